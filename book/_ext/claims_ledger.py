@@ -1,0 +1,172 @@
+"""Tie every numbered statement of the book to its check, and show the ties.
+
+Under each statement goes a line with its status, tolerance, number of instances and mutants; the
+directive ``claim-ledger`` lists all claims with the source of their checks.  The build warns, and
+so fails, on a statement or numbered equation without a check, on a check without a statement, and
+on a statement called proved that no proof follows.
+"""
+
+import functools
+import pathlib
+import sys
+from itertools import groupby
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+from sphinx_proof.nodes import proof_node
+
+logger = logging.getLogger(__name__)
+LEDGER = "book/claims"
+
+
+@functools.cache
+def claims():
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
+    try:
+        from claims import load
+    finally:
+        sys.path.pop(0)
+    return load()
+
+
+def of(label):
+    return [c for c in claims() if c.id == label]
+
+
+def statements(doctree):
+    return doctree.findall(lambda n: isinstance(n, nodes.Element) and "realtype" in n)
+
+
+def followed_by_proof(node):
+    siblings = node.parent.children[node.parent.index(node) + 1 :]
+    for sibling in siblings:
+        if not isinstance(sibling, (nodes.target, nodes.comment)):
+            return isinstance(sibling, proof_node)
+    return False
+
+
+def ledger_of(env):
+    if not hasattr(env, "claims_ledger"):
+        env.claims_ledger = {}
+    return env.claims_ledger
+
+
+def collect(app, doctree):
+    found = ledger_of(app.env)
+    for node in statements(doctree):
+        found[node["label"]] = {
+            "docname": app.env.docname,
+            "cited": "cited" in node["classes"],
+            "proof": followed_by_proof(node),
+        }
+
+
+def purge(app, env, docname):
+    found = ledger_of(env)
+    for label in [k for k, v in found.items() if v["docname"] == docname]:
+        del found[label]
+
+
+def check_consistency(app, env):
+    found = ledger_of(env)
+    equations = env.get_domain("math").equations
+    covered = {label for c in claims() for label in c.covers}
+    for label, at in found.items():
+        ties = of(label)
+        if at["cited"] and ties:
+            logger.warning("%s is called cited and has a check", label, location=at["docname"])
+        if not at["cited"] and not ties:
+            logger.warning("%s has no check in tests/claims", label, location=at["docname"])
+        if not at["proof"] and any(c.status == "proved" for c in ties):
+            logger.warning("%s is called proved and no proof follows it", label, location=at["docname"])
+    for c in claims():
+        if c.id not in found:
+            logger.warning("the check %s has no statement in the book", c.name)
+        elif found[c.id]["docname"] != f"book/{c.page}":
+            logger.warning("the check of %s stands in the file of %s", c.id, c.page, location=found[c.id]["docname"])
+    for label, (docname, _) in equations.items():
+        if label not in covered:
+            logger.warning("equation %s is numbered and no check covers it", label, location=docname)
+    for label in covered - set(equations):
+        logger.warning("a check covers %s, which is no numbered equation", label)
+
+
+def verdict(ties):
+    instances = sum(c.instances for c in ties)
+    mutants = len({m for c in ties for m in c.mutants})
+    tol = max(c.tol for c in ties)
+    parts = f" in {len(ties)} parts" if len(ties) > 1 else ""
+    proved = "proved · " if any(c.status == "proved" for c in ties) else ""
+    return f"{proved}checked to {tol:g} on {instances:,} instances{parts} · {mutants} mutants caught"
+
+
+def add_badges(app, doctree, docname):
+    for node in statements(doctree):
+        badge = nodes.paragraph(classes=["claim-badge"])
+        if "cited" in node["classes"]:
+            badge += nodes.Text("cited, not checked here")
+        elif ties := of(node["label"]):
+            badge += nodes.Text(verdict(ties) + " · ")
+            uri = app.builder.get_relative_uri(docname, LEDGER) + f"#claim-{node['label']}"
+            badge += nodes.reference("", "the check", refuri=uri, internal=True)
+        node += badge
+
+
+def listing(entry):
+    name = entry.part or "check"
+    head = f"{name}: {entry.instances:,} instances, tolerance {entry.tol:g}"
+    block = nodes.literal_block(entry.source, entry.source, language="python")
+    return [
+        nodes.paragraph("", entry.says),
+        nodes.raw("", f"<details class='claim-source'><summary>{head}</summary>", format="html"),
+        block,
+        nodes.raw("", "</details>", format="html"),
+        nodes.paragraph("", "Mutants caught: " + "; ".join(entry.mutants) + "."),
+    ]
+
+
+class ClaimLedger(SphinxDirective):
+    """All claims, page by page, with what each computes, its mutants and its source."""
+
+    def run(self):
+        every = claims()
+        for path in {c.check.__code__.co_filename for c in every}:
+            self.env.note_dependency(path)
+        pages = {c.page for c in every}
+        total = (
+            f"{len({c.id for c in every})} statements on {len(pages)} pages have {len(every)} checks "
+            f"with {sum(c.instances for c in every):,} instances; "
+            f"{sum(len(c.mutants) for c in every)} mutants are caught."
+        )
+        out = [nodes.paragraph("", total)]
+        for page, entries in groupby(every, key=lambda c: c.page):
+            section = nodes.section(ids=[f"ledger-{page.replace('/', '-')}"])
+            title = addnodes.pending_xref(
+                "", nodes.inline("", page), refdomain="std", reftype="doc",
+                reftarget=f"/book/{page}", refexplicit=False, refdoc=self.env.docname, refwarn=True,
+            )
+            section += nodes.title("", "", title)
+            for label, ties in groupby(entries, key=lambda c: c.id):
+                ties = list(ties)
+                entry = nodes.container(ids=[f"claim-{label}"], classes=["claim-entry"])
+                link = addnodes.pending_xref(
+                    "", nodes.inline("", label), refdomain="prf", reftype="ref",
+                    reftarget=label, refexplicit=False, refdoc=self.env.docname, refwarn=True,
+                )
+                entry += nodes.paragraph("", "", link, nodes.Text(": " + verdict(ties)))
+                for tie in ties:
+                    entry += listing(tie)
+                section += entry
+            out.append(section)
+        return out
+
+
+def setup(app):
+    app.add_directive("claim-ledger", ClaimLedger)
+    app.connect("doctree-read", collect)
+    app.connect("env-purge-doc", purge)
+    app.connect("env-check-consistency", check_consistency)
+    app.connect("doctree-resolved", add_badges)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}
