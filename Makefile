@@ -1,0 +1,19 @@
+# Needs only make and Python 3.11 or newer. Without make: python tools/course.py book
+PYTHON ?= python3
+ARGS ?=
+
+.PHONY: help book test clean
+
+help:
+	@echo "make book    install what is needed, build the book, say how to open it"
+	@echo "make test    install what is needed, run every test (ARGS=\"-k gibbs\" for some)"
+	@echo "make clean   remove what was built"
+
+book:
+	@$(PYTHON) tools/course.py book
+
+test:
+	@$(PYTHON) tools/course.py test -- $(ARGS)
+
+clean:
+	@$(PYTHON) tools/course.py clean

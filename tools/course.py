@@ -1,0 +1,458 @@
+"""Install the course, build its book, run its tests: what ``make book`` and ``make test`` call.
+
+    python tools/course.py book            build the book and say how to open it
+    python tools/course.py test            run every test
+    python tools/course.py test -- -k gibbs   what follows -- goes to pytest
+    python tools/course.py clean           remove what was built (--all: .venv too)
+
+Needs nothing but Python itself. An active virtual or conda environment is used as it is and its
+torch is kept; otherwise ``.venv`` is made beside this folder. Environment variables:
+
+    TORCH_INDEX   package index to take torch from; empty means pip's own index
+    CONSTRAINTS   a pip constraints file, for exact versions
+    NO_OPEN       anything: do not open the finished book in a browser
+"""
+from __future__ import annotations  # this file must also start on a Python that is too old
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import webbrowser
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FLOOR = (3, 11)
+TORCH_FLOOR = (2, 6)
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+STAMP = "eotcourse-installed.txt"
+PROBE = (
+    "import json, sys; from importlib.metadata import distributions as d; "
+    "print(json.dumps([sys.version_info[:3], {x.name.lower(): x.version for x in d() if x.name}]))"
+)
+
+
+class Stop(Exception):
+    """An expected failure: the message says what happened and what to try."""
+
+
+# ---------------------------------------------------------------- which Python
+
+
+def ask(python):
+    """``((major, minor, micro), {package: version})`` of an interpreter; None if it can't run."""
+    try:
+        done = subprocess.run(
+            [str(python), "-c", PROBE], capture_output=True, text=True, timeout=60, env=clean_env()
+        )
+        version, packages = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return tuple(version), packages
+
+
+def clean_env(extra=None):
+    """The environment of every child: no stray module paths, no backend that would change plots."""
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "MPLBACKEND")}
+    return {**env, "PYTHONUTF8": "1", **(extra or {})}
+
+
+def python_in(folder):
+    """The interpreter of an environment folder, on any system."""
+    names = ("bin/python", "Scripts/python.exe", "python.exe")
+    return next((folder / n for n in names if (folder / n).exists()), None)
+
+
+def active_environment(environ, prefix, base_prefix):
+    """Folder of the environment the user has switched on, or None.
+
+    A conda *base* environment is switched on for everyone who has conda; nobody asked to install
+    into it, so it does not count.
+    """
+    if prefix != base_prefix:
+        return Path(prefix)
+    candidates = [environ.get("VIRTUAL_ENV")]
+    if environ.get("CONDA_DEFAULT_ENV") != "base":
+        candidates.append(environ.get("CONDA_PREFIX"))
+    return next((Path(c) for c in candidates if c and python_in(Path(c))), None)
+
+
+def base_python(running, executable, which=shutil.which, ask=ask):
+    """An interpreter new enough to make ``.venv`` with: this one, else one on the PATH."""
+    if running >= FLOOR:
+        return executable
+    seen = [f"{executable} is {dotted(running)}"]
+    for name in ("python3.14", "python3.13", "python3.12", "python3.11", "python3", "python"):
+        path = which(name)
+        told = ask(path) if path else None
+        if told and told[0] >= FLOOR:
+            return path
+        if told:
+            seen.append(f"{path} is {dotted(told[0])}")
+    raise Stop(
+        f"The course needs Python {dotted(FLOOR)} or newer, and none was found.\n"
+        f"Found: {'; '.join(dict.fromkeys(seen))}.\n"
+        "Get one from https://www.python.org/downloads/ (or your package manager), then run\n"
+        "    python3.12 tools/course.py book          (with the name of the new Python)"
+    )
+
+
+def dotted(version):
+    return ".".join(map(str, version))
+
+
+# ---------------------------------------------------------------- which torch
+
+
+def has_card(which=shutil.which, run=subprocess.run):
+    """True if an NVIDIA driver is there and lists at least one card."""
+    tool = which("nvidia-smi")
+    if not tool:
+        return False
+    try:
+        done = run([tool, "-L"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and "GPU" in done.stdout
+
+
+def torch_plan(installed, system, machine, card, index):
+    """Which torch comes, and how.
+
+    Args:
+        installed: version of the torch that is there already, or None.
+        system, machine: as ``platform.system()`` and ``platform.machine()`` give them.
+        card: whether an NVIDIA card is usable.
+        index: the variable TORCH_INDEX; None if unset, "" for pip's own index.
+
+    Returns:
+        ``(sentence, index, gigabytes)``: what to tell the reader, the index to take torch from
+        (None: no separate step), and roughly what the whole environment will weigh.
+    """
+    if installed and tuple(map(int, re.findall(r"\d+", installed)[:2])) >= TORCH_FLOOR:
+        return f"torch {installed} is here already and stays", None, 0.7
+    if system == "Darwin" and machine == "x86_64" and not index:
+        raise Stop(
+            f"torch {dotted(TORCH_FLOOR)} or newer has no pip build for Macs with an Intel processor.\n"
+            "On an Apple-silicon Mac this Python is the Intel one: install the arm64 Python.\n"
+            "On an Intel Mac take torch from conda-forge (conda install -c conda-forge pytorch)\n"
+            "and run this again inside that conda environment."
+        )
+    if index:
+        size = 1.5 if index.rstrip("/").endswith("/cpu") else 6.0
+        return f"torch comes from {index}", index, size
+    if index == "":
+        note = "which build that is, pip's own index decides"
+        return f"torch comes from pip's own index ({note})", None, 6.0 if card else 1.5
+    if system == "Darwin":
+        return "torch comes in its macOS build (processor and Apple GPU)", None, 1.2
+    if not card:
+        return f"no NVIDIA card found: torch comes in its CPU build, from {CPU_INDEX}", CPU_INDEX, 1.5
+    if system == "Windows":
+        # On Windows pip's own index has CPU builds only.
+        cuda = CPU_INDEX.replace("cpu", "cu126")
+        return f"NVIDIA card found: torch comes in its CUDA build, from {cuda}", cuda, 6.0
+    return "NVIDIA card found: torch comes in its CUDA build", None, 6.0
+
+
+def constraint_lines(text, torch):
+    """Constraints for pip that leave an installed torch alone."""
+    if torch is None:
+        return text
+    others = [x for x in text.splitlines() if not re.match(r"torch\s*[=<>!~]", x.strip())]
+    return "\n".join([*others, f"torch=={torch}", ""])
+
+
+# ---------------------------------------------------------------- running things
+
+
+def last_lines(lines, n=15):
+    return "\n".join("    " + line for line in [x for x in lines if x.strip()][-n:])
+
+
+def run_step(title, command, extra_env=None, every=20.0):
+    """Run a command, showing that it lives; return its exit status and its output lines.
+
+    On a terminal one line is rewritten with the seconds and the newest output; elsewhere the step
+    and, every ``every`` seconds, a sign of life are printed as lines.
+    """
+    tty = sys.stdout.isatty()
+    start = time.monotonic()
+    print(f"== {title}", flush=True)
+    child = subprocess.Popen(
+        [str(c) for c in command], cwd=ROOT, env=clean_env(extra_env), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, encoding="utf-8", errors="replace",
+    )
+    inbox, lines, told = queue.Queue(), [], start
+
+    def read():
+        for line in child.stdout:
+            inbox.put(line.rstrip())
+        inbox.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    newest, done = "", False
+    try:
+        while not done:
+            try:
+                line = inbox.get(timeout=0.25)
+                done = line is None
+                progress = re.match(r"Progress (\d+) of (\d+)$", line or "")
+                if progress and int(progress[2]):
+                    newest = f"{newest.split(' : ')[0]} : {100 * int(progress[1]) // int(progress[2])} %"
+                elif line and line.strip():
+                    lines.append(line)
+                    newest = line.strip()
+            except queue.Empty:
+                pass
+            now = time.monotonic()
+            if tty and not done:
+                width = shutil.get_terminal_size().columns
+                live = f"   {now - start:4.0f} s  {newest}"[: width - 1]
+                print("\r" + live.ljust(width - 1), end="", flush=True)
+            elif now - told > every:
+                told = now
+                print(f"   still at it after {now - start:.0f} s: {newest[:100]}", flush=True)
+        status = child.wait()
+    except BaseException:
+        child.terminate()
+        raise
+    if tty:
+        print("\r" + " " * (shutil.get_terminal_size().columns - 1), end="\r")
+    word = "done" if status == 0 else f"failed (exit status {status})"
+    print(f"   {word}, {time.monotonic() - start:.0f} s", flush=True)
+    return status, lines
+
+
+# ---------------------------------------------------------------- the environment
+
+
+def make_environment(folder):
+    """Create ``.venv``; leave nothing half-made behind."""
+    python = base_python(sys.version_info[:2], sys.executable)
+    try:
+        status, lines = run_step(f"Making the environment {folder.name}", [python, "-m", "venv", folder])
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if status:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise Stop(
+            f"{python} could not make an environment. It said:\n{last_lines(lines)}\n"
+            "On Debian and Ubuntu: sudo apt install python3-venv, then run this again."
+        )
+
+
+def environment():
+    """Folder, interpreter, version and packages of the environment to use; made if need be."""
+    folder = active_environment(os.environ, sys.prefix, sys.base_prefix)
+    kind = "the active environment" if folder else "the environment"
+    if folder is None:
+        folder = ROOT / ".venv"
+        if not folder.exists():
+            make_environment(folder)
+    python = python_in(folder)
+    told = ask(python) if python else None
+    if told is None:
+        raise Stop(f"{kind} {folder} does not run. Delete that folder (or leave it), then try again.")
+    version, packages = told
+    if version < FLOOR:
+        raise Stop(
+            f"{kind} {folder} has Python {dotted(version)}; the course needs {dotted(FLOOR)} or newer.\n"
+            "Leave it (deactivate) and run this again: .venv is then made with a newer Python.\n"
+            "If it is .venv itself, delete it first."
+        )
+    print(f"Using {kind} {folder} with Python {dotted(version)}", flush=True)
+    return folder, python, version, packages
+
+
+def requirement_names(text):
+    """Names of the packages that requirements.txt lists."""
+    lines = (x.split("#")[0].strip() for x in text.splitlines())
+    return [re.match(r"[A-Za-z0-9._-]+", x)[0].lower() for x in lines if x and not x.startswith("-")]
+
+
+def fingerprint(version, *texts):
+    """Changes when the Python, or any text that decides what is installed, changes."""
+    parts = [str(ROOT), dotted(version), *texts]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def advice(lines):
+    """What to try, read off pip's last words."""
+    text = "\n".join(lines)
+    if re.search(r"no space left|errno 28", text, re.I):
+        return "The disk is full. Make room and run this again; pip continues from its cache."
+    if re.search(r"name resolution|connection|timed out|max retries|getaddrinfo|proxy", text, re.I):
+        return (
+            "The package index did not answer. Check the network (behind a proxy set HTTPS_PROXY).\n"
+            "If only the index of torch is out of reach: set TORCH_INDEX to another index,\n"
+            "or to nothing for pip's own (it may bring a larger build), and run this again."
+        )
+    if re.search(r"no matching distribution found for torch|from versions.*torch", text, re.I):
+        return (
+            "No torch for this Python on this system there. Try a Python between 3.11 and 3.13,\n"
+            "or set TORCH_INDEX to an index that has one."
+        )
+    return "Run this again; if it fails in the same way, delete .venv and start afresh."
+
+
+def install():
+    """Bring the environment up to date; return its interpreter and folder."""
+    folder, python, version, packages = environment()
+    requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    extra = os.environ.get("CONSTRAINTS")
+    try:
+        constraints = Path(extra).read_text(encoding="utf-8") if extra else ""
+    except OSError:
+        raise Stop(f"CONSTRAINTS names {extra}, which cannot be read.") from None
+    index = os.environ.get("TORCH_INDEX")
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    mark = fingerprint(version, requirements, project, constraints, str(index))
+    stamp = folder / STAMP
+    here = {*packages, *(p.replace("_", "-") for p in packages)}
+    missing = [n for n in requirement_names(requirements) if n not in here]
+    if not missing and stamp.exists() and stamp.read_text() == mark:
+        print("Everything is installed already", flush=True)
+        return folder, python
+
+    torch = packages.get("torch")
+    sentence, index, size = torch_plan(
+        torch, platform.system(), platform.machine(), has_card(), index
+    )
+    print(f"{sentence[0].upper()}{sentence[1:]}.", flush=True)
+    print(f"In all about {size:g} GB of disk; the first time takes one to ten minutes.", flush=True)
+    free = shutil.disk_usage(folder).free / 1e9
+    if free < size:
+        print(f"Beware: only {free:.1f} GB are free there.", flush=True)
+
+    if "pip" not in packages:
+        status, lines = run_step("Adding pip", [python, "-m", "ensurepip"])
+        if status:
+            raise Stop(f"{folder} has no pip and none could be added:\n{last_lines(lines)}")
+    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    if tuple(map(int, re.findall(r"\d+", packages.get("pip", "0.0"))[:2])) >= (24, 1):
+        pip += ["--progress-bar", "raw"]
+    keep = torch if "stays" in sentence else None
+    limits = folder / "eotcourse-constraints.txt"
+    limits.write_text(constraint_lines(constraints, keep), encoding="utf-8")
+    pip += ["-c", limits]
+    steps = [("Installing everything else", [*pip, "-r", "requirements.txt"])]
+    if index:
+        # Only the wheel itself: what torch needs is on pip's own index, at the versions asked for.
+        wanted = next(x for x in requirements.splitlines() if x.startswith("torch"))
+        wanted = wanted.split("#")[0].strip()
+        torch_step = [*pip, "--no-deps", "--index-url", index, wanted]
+        steps.insert(0, ("Installing torch", torch_step))
+    for title, command in steps:
+        status, lines = run_step(title, command)
+        if status:
+            raise Stop(f"pip could not finish. Its last lines:\n{last_lines(lines)}\n{advice(lines)}")
+    stamp.write_text(mark)
+    return folder, python
+
+
+# ---------------------------------------------------------------- book, test, clean
+
+
+def build_book(folder, python):
+    """Check that notebooks follow their sources, then build every page; return the front page."""
+    check = [python, "tools/notebooks.py", "check"]
+    status, lines = run_step("Comparing the notebooks with their sources", check)
+    if status:
+        raise Stop(
+            f"{last_lines(lines)}\n"
+            "Rebuild a page that is out of step: python tools/notebooks.py build CHAPTER/PAGE"
+        )
+    site = ROOT / "_build" / "html"
+    # A page left from an earlier build must not be read or tested as if it were this one's, and
+    # Sphinx repeats no warning about a page it does not read again.
+    for old in (site, ROOT / "_build" / ".doctrees"):
+        shutil.rmtree(old, ignore_errors=True)
+    call = "from jupyter_book.cli.main import main; main()"
+    path = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])
+    command = [python, "-c", call, "build", ".", "-W", "--keep-going", "-n"]
+    status, lines = run_step("Building the book", command, {"PATH": path})
+    if status:
+        faults = [x for x in lines if re.search(r"WARNING|ERROR|error:", x)] or lines
+        raise Stop(f"The book does not build. What was wrong:\n{last_lines(faults, 40)}")
+    return site / "index.html"
+
+
+def open_page(page, environ, tty, system):
+    """Open the page, where somebody is sitting in front of a screen."""
+    screen = system in ("Windows", "Darwin") or environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
+    if tty and screen and not environ.get("CI") and not environ.get("NO_OPEN"):
+        webbrowser.open(page.as_uri())
+
+
+def book():
+    page = build_book(*install())
+    print(f"The book is built. Open it in a browser, no server needed:\n    {page}", flush=True)
+    open_page(page, os.environ, sys.stdout.isatty(), platform.system())
+    return 0
+
+
+def test(arguments):
+    folder, python = install()
+    build_book(folder, python)
+    notebooks = [p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "book").rglob("*.ipynb"))
+                 if ".ipynb_checkpoints" not in p.parts]
+    command = [
+        str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope", "--nbval",
+        "--nbval-current-env", "--nbval-sanitize-with=tests/nbval.cfg", "--nbval-cell-timeout=120",
+        "tests", *notebooks, *arguments,
+    ]
+    print(f"== Running the tests and re-running {len(notebooks)} notebooks", flush=True)
+    quiet = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+    status = subprocess.run(command, cwd=ROOT, env=clean_env(quiet)).returncode
+    print("All tests passed" if status == 0 else f"Tests failed (pytest exit status {status})")
+    return status
+
+
+def clean(everything):
+    gone = [ROOT / n for n in ("_build", "build", "dist", ".pytest_cache", ".hypothesis")]
+    gone += [p for d in ("eotcourse", "tests", "tools", "book") for p in (ROOT / d).rglob("__pycache__")]
+    if everything:
+        gone.append(ROOT / ".venv")
+    for folder in filter(Path.exists, gone):
+        shutil.rmtree(folder)
+        print(f"removed {folder.relative_to(ROOT)}")
+    return 0
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["book", "test", "clean"])
+    parser.add_argument("--all", action="store_true", help="clean: remove .venv too")
+    mine, theirs = (argv[: argv.index("--")], argv[argv.index("--") + 1:]) if "--" in argv else (argv, [])
+    options = parser.parse_args(mine)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    start = time.monotonic()
+    try:
+        if options.what == "clean":
+            return clean(options.all)
+        status = book() if options.what == "book" else test(theirs)
+    except Stop as stop:
+        print(f"\n{stop}", file=sys.stderr, flush=True)
+        status = 1
+    except KeyboardInterrupt:
+        print("\nInterrupted. Running it again continues where it can.", file=sys.stderr)
+        status = 130
+    print(f"Took {time.monotonic() - start:.0f} s in all", flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
