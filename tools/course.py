@@ -124,11 +124,15 @@ def has_card(which=shutil.which, run=subprocess.run):
     return done.returncode == 0 and "GPU" in done.stdout
 
 
-def torch_plan(installed, system, machine, card, index):
-    """Which torch comes, and how.
+def new_enough(torch):
+    """Whether this version of torch (None: not installed) may stay."""
+    return torch is not None and tuple(map(int, re.findall(r"\d+", torch)[:2])) >= TORCH_FLOOR
+
+
+def torch_plan(system, machine, card, index):
+    """Which torch comes where none is, and how.
 
     Args:
-        installed: version of the torch that is there already, or None.
         system, machine: as ``platform.system()`` and ``platform.machine()`` give them.
         card: whether an NVIDIA card is usable.
         index: the variable TORCH_INDEX; None if unset, "" for pip's own index.
@@ -137,8 +141,6 @@ def torch_plan(installed, system, machine, card, index):
         ``(sentence, index, gigabytes)``: what to tell the reader, the index to take torch from
         (None: no separate step), and roughly what the whole environment will weigh.
     """
-    if installed and tuple(map(int, re.findall(r"\d+", installed)[:2])) >= TORCH_FLOOR:
-        return f"torch {installed} is here already and stays", None, 0.7
     if system == "Darwin" and machine == "x86_64" and not index:
         raise Stop(
             f"torch {dotted(TORCH_FLOOR)} or newer has no pip build for Macs with an Intel processor.\n"
@@ -324,10 +326,12 @@ def install():
         print("Everything is installed already", flush=True)
         return folder, python
 
-    torch = packages.get("torch")
-    sentence, index, size = torch_plan(
-        torch, platform.system(), platform.machine(), has_card(), index
-    )
+    torch = packages.get("torch") if new_enough(packages.get("torch")) else None
+    if torch:
+        sentence, index, size = f"torch {torch} is here already and stays", None, 0.7
+    else:
+        plan = (platform.system(), platform.machine(), has_card(), index)
+        sentence, index, size = torch_plan(*plan)
     print(f"{sentence[0].upper()}{sentence[1:]}.", flush=True)
     print(f"In all about {size:g} GB of disk; the first time takes one to ten minutes.", flush=True)
     free = shutil.disk_usage(folder).free / 1e9
@@ -341,9 +345,8 @@ def install():
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     if tuple(map(int, re.findall(r"\d+", packages.get("pip", "0.0"))[:2])) >= (24, 1):
         pip += ["--progress-bar", "raw"]
-    keep = torch if "stays" in sentence else None
     limits = folder / "eotcourse-constraints.txt"
-    limits.write_text(constraint_lines(constraints, keep), encoding="utf-8")
+    limits.write_text(constraint_lines(constraints, torch), encoding="utf-8")
     pip += ["-c", limits]
     steps = [("Installing everything else", [*pip, "-r", "requirements.txt"])]
     if index:
