@@ -152,8 +152,8 @@ def torch_plan(system, machine, card, index):
         size = 1.5 if index.rstrip("/").endswith("/cpu") else 6.0
         return f"torch comes from {index}", index, size
     if index == "":
-        note = "which build that is, pip's own index decides"
-        return f"torch comes from pip's own index ({note})", None, 6.0 if card else 1.5
+        # On Linux that index has CUDA builds, elsewhere small ones.
+        return "torch comes from pip's own index", None, 6.0 if system == "Linux" else 1.5
     if system == "Darwin":
         return "torch comes in its macOS build (processor and Apple GPU)", None, 1.2
     if not card:
@@ -333,7 +333,7 @@ def install():
         plan = (platform.system(), platform.machine(), has_card(), index)
         sentence, index, size = torch_plan(*plan)
     print(f"{sentence[0].upper()}{sentence[1:]}.", flush=True)
-    print(f"In all about {size:g} GB of disk; the first time takes one to ten minutes.", flush=True)
+    print(f"Up to about {size:g} GB of disk in all; the first time takes minutes.", flush=True)
     free = shutil.disk_usage(folder).free / 1e9
     if free < size:
         print(f"Beware: only {free:.1f} GB are free there.", flush=True)
