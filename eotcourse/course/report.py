@@ -123,15 +123,17 @@ def use_style():
 
 
 def _summary(values):
-    a = np.ma.asarray(values).astype(float).compressed()
-    a = a[np.isfinite(a)]
-    if not a.size:
-        return "n=0"
-    scale = np.abs(a).max()
+    a = np.ma.asarray(values).astype(float).filled(np.nan).ravel()
+    finite = a[np.isfinite(a)]
+    if not finite.size:
+        return f"n={a.size} all empty"
     # Tails such as 1e-99 differ between machines and carry no information.
-    a = np.where(np.abs(a) < 1e-6 * scale, 0.0, a)
-    quantiles = np.quantile(a, [0, 0.25, 0.5, 0.75, 1])
-    return f"n={a.size} " + "/".join(f"{v + 0.0:.3g}" for v in quantiles)
+    small = 1e-6 * np.abs(finite).max()
+    samples = a[np.linspace(0, a.size - 1, min(a.size, 7)).round().astype(int)]
+    values = [finite.min(), finite.max(), finite.mean(), *samples]
+    values = [0.0 if abs(v) < small else v for v in values]
+    low, high, mean, *samples = (f"{v + 0.0:.3g}" for v in values)
+    return f"n={a.size} in [{low}, {high}] mean {mean} at {'/'.join(samples)}"
 
 
 def fingerprint(fig):

@@ -1,0 +1,99 @@
+"""Every exercise is complete, its key accepts the right answer and names each listed mistake."""
+
+import re
+
+import notebooks
+import pytest
+
+from eotcourse.course import check, exercises
+
+CHAPTERS = ("transport/", "one-sided/")
+HEAD = re.compile(r"^(`{3,}|:{3,})\{exercise\}[^\n]*\n:label: (?P<label>\S+)\n(?P<body>.*?)^\1\s*$", re.M | re.S)
+LINE = re.compile(r"^\*Difficulty [123] of 3 · \d+ minutes · you can: .+\.\*$", re.M)
+
+
+def written():
+    for page in notebooks.pages():
+        text = notebooks.source(page).read_text(encoding="utf-8")
+        for found in HEAD.finditer(text):
+            yield page, found["label"], found["body"]
+
+
+EXERCISES = list(written())
+LABELS = [label for _, label, _ in EXERCISES]
+
+
+def key(label):
+    return exercises._load(label)
+
+
+def test_every_directive_was_found():
+    texts = (notebooks.source(p).read_text(encoding="utf-8") for p in notebooks.pages())
+    assert sum(t.count("{exercise}") for t in texts) == len(EXERCISES)
+    assert len(set(LABELS)) == len(LABELS)
+
+
+@pytest.mark.parametrize("page", [p for p in notebooks.pages() if p.startswith(CHAPTERS)])
+def test_a_chapter_page_has_three_exercises(page):
+    assert sum(p == page for p, _, _ in EXERCISES) >= 3
+
+
+@pytest.mark.parametrize("page, label, body", EXERCISES, ids=LABELS)
+def test_exercise_is_complete(page, label, body):
+    slug = page.rpartition("/")[2]
+    assert re.fullmatch(rf"ex-{slug}-\d+", label)
+    assert LINE.search(body), "the line with difficulty, minutes and outcome"
+    assert len(re.findall(r"\{dropdown\} Hint \d", body)) >= 2
+    cells = notebooks.read(page).cells
+    graded = [c.metadata["nbgrader"] for c in cells if notebooks.exercise_of(c) == label]
+    assert [g["solution"] for g in graded] == [True, False], "one solution cell, then one test cell"
+    assert graded[1]["points"] > 0
+    source = notebooks.source(page).read_text(encoding="utf-8")
+    assert f"{{solution}} {label}" in source, "a solution in words"
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_right_answer_passes(label, capsys):
+    right, *_ = key(label)
+    check(label, right)
+    assert capsys.readouterr().out == f"{label}: correct\n"
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_listed_mistakes_are_named(label):
+    for mistake, message in key(label)[1].values():
+        with pytest.raises(exercises.NotYet) as raised:
+            check(label, mistake)
+        assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_key_lists_two_mistakes_and_gives_nothing_away(label):
+    right, wrong, probe, _ = key(label)
+    assert len(wrong) >= 2
+    if isinstance(right, (int, float)) and not isinstance(right, bool) and abs(right) > 9:
+        assert not any(f"{right:g}" in message for _, message in wrong.values())
+
+
+def test_an_unlisted_answer_is_refused_without_the_value():
+    exercises.exercise("ex-canary-1", right=0.25, wrong={})
+    with pytest.raises(exercises.NotYet) as raised:
+        check("ex-canary-1", 0.75)
+    assert "0.25" not in str(raised.value) and "0.5" not in str(raised.value)
+    with pytest.raises(exercises.NotYet, match="Close"):
+        check("ex-canary-1", 0.2501)
+    with pytest.raises(exercises.NotYet, match="shape"):
+        check("ex-canary-1", [0.25, 0.25])
+    with pytest.raises(exercises.NotYet, match="type"):
+        check("ex-canary-1", object())
+
+
+def test_an_answer_that_raises_is_reported_with_its_error():
+    exercises.exercise("ex-canary-2", right=lambda: 1.0, wrong={}, probe=lambda f: f())
+    with pytest.raises(exercises.NotYet, match="ZeroDivisionError"):
+        check("ex-canary-2", lambda: 1 / 0)
+
+
+def test_unknown_exercise_is_named():
+    with pytest.raises(KeyError, match="ex-nothing-7"):
+        check("ex-nothing-7", 1)
