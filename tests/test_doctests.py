@@ -11,8 +11,8 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 def examples():
-    names = ["eotcourse", *(m.name for m in pkgutil.walk_packages(eotcourse.__path__, "eotcourse."))]
-    for name in names:
+    inside = pkgutil.walk_packages(eotcourse.__path__, "eotcourse.")
+    for name in ["eotcourse", *(m.name for m in inside)]:
         for found in doctest.DocTestFinder().find(importlib.import_module(name)):
             if found.examples:
                 yield pytest.param(found, id=found.name)

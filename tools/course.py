@@ -61,7 +61,8 @@ def ask(python):
 
 def clean_env(extra=None):
     """The environment of every child: no stray module paths, no backend that would change plots."""
-    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "MPLBACKEND")}
+    stray = ("PYTHONPATH", "PYTHONHOME", "MPLBACKEND")
+    env = {k: v for k, v in os.environ.items() if k not in stray}
     return {**env, "PYTHONUTF8": "1", **(extra or {})}
 
 
@@ -143,26 +144,27 @@ def torch_plan(system, machine, card, index):
     """
     if system == "Darwin" and machine == "x86_64" and not index:
         raise Stop(
-            f"torch {dotted(TORCH_FLOOR)} or newer has no pip build for Macs with an Intel processor.\n"
+            f"torch {dotted(TORCH_FLOOR)} or newer has no pip build for Intel Macs.\n"
             "On an Apple-silicon Mac this Python is the Intel one: install the arm64 Python.\n"
             "On an Intel Mac take torch from conda-forge (conda install -c conda-forge pytorch)\n"
             "and run this again inside that conda environment."
         )
     if index:
-        size = 1.5 if index.rstrip("/").endswith("/cpu") else 6.0
+        size = 2.0 if index.rstrip("/").endswith("/cpu") else 6.5
         return f"torch comes from {index}", index, size
     if index == "":
         # On Linux that index has CUDA builds, elsewhere small ones.
-        return "torch comes from pip's own index", None, 6.0 if system == "Linux" else 1.5
+        return "torch comes from pip's own index", None, 6.5 if system == "Linux" else 2.0
     if system == "Darwin":
-        return "torch comes in its macOS build (processor and Apple GPU)", None, 1.2
+        return "torch comes in its macOS build (processor and Apple GPU)", None, 1.6
     if not card:
-        return f"no NVIDIA card found: torch comes in its CPU build, from {CPU_INDEX}", CPU_INDEX, 1.5
+        sentence = f"no NVIDIA card found: torch comes in its CPU build, from {CPU_INDEX}"
+        return sentence, CPU_INDEX, 2.0
     if system == "Windows":
         # On Windows pip's own index has CPU builds only.
         cuda = CPU_INDEX.replace("cpu", "cu126")
-        return f"NVIDIA card found: torch comes in its CUDA build, from {cuda}", cuda, 6.0
-    return "NVIDIA card found: torch comes in its CUDA build", None, 6.0
+        return f"NVIDIA card found: torch comes in its CUDA build, from {cuda}", cuda, 6.5
+    return "NVIDIA card found: torch comes in its CUDA build", None, 6.5
 
 
 def constraint_lines(text, torch):
@@ -197,7 +199,7 @@ def run_step(title, command, extra_env=None, every=20.0):
 
     def read():
         for line in child.stdout:
-            inbox.put(line.rstrip())
+            inbox.put(re.sub(r"\x1b\[[0-9;]*m", "", line.rstrip()))
         inbox.put(None)
 
     threading.Thread(target=read, daemon=True).start()
@@ -209,10 +211,13 @@ def run_step(title, command, extra_env=None, every=20.0):
                 done = line is None
                 progress = re.match(r"Progress (\d+) of (\d+)$", line or "")
                 if progress and int(progress[2]):
-                    newest = f"{newest.split(' : ')[0]} : {100 * int(progress[1]) // int(progress[2])} %"
+                    share = 100 * int(progress[1]) // int(progress[2])
+                    newest = f"{newest.split(' : ')[0]} : {share} %"
                 elif line and line.strip():
                     lines.append(line)
-                    newest = line.strip()
+                    # pip names what it removes one by one, what it installs all at once.
+                    if not re.search(r"ninstall|Found existing|^WARNING", line.strip()):
+                        newest = line.strip()
             except queue.Empty:
                 pass
             now = time.monotonic()
@@ -241,7 +246,8 @@ def make_environment(folder):
     """Create ``.venv``; leave nothing half-made behind."""
     python = base_python(sys.version_info[:2], sys.executable)
     try:
-        status, lines = run_step(f"Making the environment {folder.name}", [python, "-m", "venv", folder])
+        title = f"Making the environment {folder.name}"
+        status, lines = run_step(title, [python, "-m", "venv", folder])
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -264,11 +270,12 @@ def environment():
     python = python_in(folder)
     told = ask(python) if python else None
     if told is None:
-        raise Stop(f"{kind} {folder} does not run. Delete that folder (or leave it), then try again.")
+        raise Stop(f"{kind} {folder} does not run. Leave it or delete it, then try again.")
     version, packages = told
     if version < FLOOR:
         raise Stop(
-            f"{kind} {folder} has Python {dotted(version)}; the course needs {dotted(FLOOR)} or newer.\n"
+            f"{kind} {folder} has Python {dotted(version)}; "
+            f"the course needs {dotted(FLOOR)} or newer.\n"
             "Leave it (deactivate) and run this again: .venv is then made with a newer Python.\n"
             "If it is .venv itself, delete it first."
         )
@@ -279,7 +286,8 @@ def environment():
 def requirement_names(text):
     """Names of the packages that requirements.txt lists."""
     lines = (x.split("#")[0].strip() for x in text.splitlines())
-    return [re.match(r"[A-Za-z0-9._-]+", x)[0].lower() for x in lines if x and not x.startswith("-")]
+    kept = [x for x in lines if x and not x.startswith("-")]
+    return [re.match(r"[A-Za-z0-9._-]+", x)[0].lower() for x in kept]
 
 
 def fingerprint(version, *texts):
@@ -292,10 +300,10 @@ def advice(lines):
     """What to try, read off pip's last words."""
     text = "\n".join(lines)
     if re.search(r"no space left|errno 28", text, re.I):
-        return "The disk is full. Make room and run this again; pip continues from its cache."
-    if re.search(r"name resolution|connection|timed out|max retries|getaddrinfo|proxy", text, re.I):
+        return "The disk is full. Make room and run this again."
+    if re.search(r"name resolution|connection|timed out|retries|getaddrinfo|proxy", text, re.I):
         return (
-            "The package index did not answer. Check the network (behind a proxy set HTTPS_PROXY).\n"
+            "The package index did not answer. Check the network (behind a proxy: HTTPS_PROXY).\n"
             "If only the index of torch is out of reach: set TORCH_INDEX to another index,\n"
             "or to nothing for pip's own (it may bring a larger build), and run this again."
         )
@@ -328,7 +336,7 @@ def install():
 
     torch = packages.get("torch") if new_enough(packages.get("torch")) else None
     if torch:
-        sentence, index, size = f"torch {torch} is here already and stays", None, 0.7
+        sentence, index, size = f"torch {torch} is here already and stays", None, 1.2
     else:
         plan = (platform.system(), platform.machine(), has_card(), index)
         sentence, index, size = torch_plan(*plan)
@@ -358,7 +366,9 @@ def install():
     for title, command in steps:
         status, lines = run_step(title, command)
         if status:
-            raise Stop(f"pip could not finish. Its last lines:\n{last_lines(lines)}\n{advice(lines)}")
+            raise Stop(
+                f"pip could not finish. Its last lines:\n{last_lines(lines)}\n{advice(lines)}"
+            )
     stamp.write_text(mark)
     return folder, python
 
@@ -385,15 +395,18 @@ def build_book(folder, python):
     command = [python, "-c", call, "build", ".", "-W", "--keep-going", "-n"]
     status, lines = run_step("Building the book", command, {"PATH": path})
     if status:
-        faults = [x for x in lines if re.search(r"WARNING|ERROR|error:", x)] or lines
-        raise Stop(f"The book does not build. What was wrong:\n{last_lines(faults, 40)}")
+        # The words of an error stand on the line after it.
+        fault = re.compile(r"WARNING|ERROR|error:")
+        faults = [x for before, x in zip(["", *lines], lines)
+                  if fault.search(x) or before.endswith("error:")]
+        raise Stop(f"The book does not build. What was wrong:\n{last_lines(faults or lines, 40)}")
     return site / "index.html"
 
 
 def open_page(page, environ, tty, system):
     """Open the page, where somebody is sitting in front of a screen."""
-    screen = system in ("Windows", "Darwin") or environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
-    if tty and screen and not environ.get("CI") and not environ.get("NO_OPEN"):
+    screen = system in ("Windows", "Darwin") or {"DISPLAY", "WAYLAND_DISPLAY"} & set(environ)
+    if tty and screen and not {"CI", "NO_OPEN"} & set(environ):
         webbrowser.open(page.as_uri())
 
 
@@ -423,7 +436,8 @@ def test(arguments):
 
 def clean(everything):
     gone = [ROOT / n for n in ("_build", "build", "dist", ".pytest_cache", ".hypothesis")]
-    gone += [p for d in ("eotcourse", "tests", "tools", "book") for p in (ROOT / d).rglob("__pycache__")]
+    for part in ("eotcourse", "tests", "tools", "book"):
+        gone += (ROOT / part).rglob("__pycache__")
     if everything:
         gone.append(ROOT / ".venv")
     for folder in filter(Path.exists, gone):
@@ -438,8 +452,8 @@ def main(argv):
     )
     parser.add_argument("what", choices=["book", "test", "clean"])
     parser.add_argument("--all", action="store_true", help="clean: remove .venv too")
-    mine, theirs = (argv[: argv.index("--")], argv[argv.index("--") + 1:]) if "--" in argv else (argv, [])
-    options = parser.parse_args(mine)
+    cut = argv.index("--") if "--" in argv else len(argv)
+    options, theirs = parser.parse_args(argv[:cut]), argv[cut + 1 :]
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     start = time.monotonic()
