@@ -11,7 +11,7 @@ from matplotlib.patheffects import Normal, Stroke
 from eotcourse.course.palette import LIGHT, MARKERS
 
 _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
-_LABELS = ((-0.04, -0.01, "right"), (1.04, -0.01, "left"), (0.5, 0.9, "center"))
+_LABELS = ((0.0, -0.035, "top"), (1.0, -0.035, "top"), (0.5, 0.9, "bottom"))
 _QUIET = LinearSegmentedColormap.from_list("quiet", ["#f6f8fa", "#b9c5d3"])
 
 
@@ -72,8 +72,8 @@ def triangle(ax, labels=("A", "B", "C")):
     rim = _CORNERS[[0, 1, 2, 0]]
     ax.plot(*rim.T, color=LIGHT["ink"], linestyle="-", linewidth=1, zorder=3, clip_on=False)
     for (x, y, side), text in zip(_LABELS, labels, strict=True):
-        ax.text(x, y, text, ha=side, va="bottom" if y > 0.5 else "center")
-    ax.set(aspect="equal", xlim=(-0.12, 1.12), ylim=(-0.05, 0.97))
+        ax.text(x, y, text, ha="center", va=side)
+    ax.set(aspect="equal", xlim=(-0.06, 1.06), ylim=(-0.12, 0.98))
     ax.axis("off")
 
 
@@ -94,7 +94,7 @@ def levels(ax, points, values, count=9):
     at = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)))
     x, y = to_plane(points).T
     ax.tricontourf(x, y, values, levels=at, cmap=_QUIET, zorder=0)
-    ax.tricontour(x, y, values, levels=at[1:-1], colors="white", linewidths=0.8, zorder=1)
+    ax.tricontour(x, y, values, levels=at[1:-1], colors="white", linewidths=0.8, linestyles="solid")
 
 
 def path(ax, points, name="softmax", **style):

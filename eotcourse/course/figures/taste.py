@@ -1,9 +1,9 @@
 """The two pictures of the five-minute taste."""
 
-import numpy as np
-
 from eotcourse.course.figures import simplex
-from eotcourse.course.palette import DASHES, LIGHT
+from eotcourse.course.palette import DASHES, LIGHT, MARKERS
+
+_DASHES = ("softmax", "entmax", "ink")
 
 
 def trade(fig, points, values, taus, path, shown, keys):
@@ -20,19 +20,26 @@ def trade(fig, points, values, taus, path, shown, keys):
         Positions in ``taus`` to mark; the middle one is the objective's own temperature.
     keys : three strings
     """
-    left, right = fig.subplots(1, 2, width_ratios=(1, 1.15))
+    left, right = fig.subplots(1, 2, width_ratios=(1.1, 1))
     simplex.triangle(left, keys)
     simplex.levels(left, points, values)
     simplex.path(left, path)
     simplex.mark(left, path[shown])
     for i in shown:
         x, y = simplex.to_plane(path[i])
-        left.text(x + 0.03, y + 0.05, f"$\\tau={taus[i]:g}$", ha="right", va="bottom")
-    for weights, key, name in zip(path.T, keys, ("softmax", "entmax", "ink"), strict=True):
+        at, align = ((x + 0.05, y), "left") if y > 0.05 else ((x - 0.02, y - 0.08), "left")
+        left.text(*at, f"$\\tau={taus[i]:g}$", ha=align, va="center")
+    here = shown[1]
+    right.axvline(taus[here], color=LIGHT["grey"], linewidth=1, linestyle="-")
+    sides = ((6, 4, "left"), (-6, 2, "right"), (6, -14, "left"))
+    for weights, key, name, (dx, dy, align) in zip(path.T, keys, _DASHES, sides, strict=True):
         right.plot(taus, weights, color=LIGHT["softmax"], linestyle=DASHES[name])
-        right.annotate(key, (taus[0], weights[0]), (4, 4), textcoords="offset points", va="bottom")
-    right.axvline(taus[shown[1]], color=LIGHT["grey"], linewidth=1, linestyle="-")
-    right.set(xscale="log", xlabel=r"temperature $\tau$", ylabel="weight", ylim=(-0.02, 1.08))
+        right.plot(taus[here], weights[here], MARKERS["softmax"], color=LIGHT["softmax"])
+        where = {"xytext": (dx, dy), "textcoords": "offset points", "ha": align}
+        right.annotate(f"{key} {weights[here]:.3f}", (taus[here], weights[here]), **where)
+    right.set(xscale="log", xlabel=r"temperature $\tau$", ylabel="weight", ylim=(-0.02, 1.02))
+    right.set_xticks([0.25, 1, 4, 16, 64], ["0.25", "1", "4", "16", "64"])
+    right.minorticks_off()
 
 
 def backward(fig, points, loss, path, keys, weights, advantage, push):
@@ -49,18 +56,25 @@ def backward(fig, points, loss, path, keys, weights, advantage, push):
     weights, advantage, push : arrays (3,)
         At the start of the path: the weights, the advantages, minus the gradient.
     """
-    left, right = fig.subplots(1, 2, width_ratios=(1, 1.15))
-    simplex.triangle(left, keys)
-    simplex.levels(left, points, -loss)
-    simplex.path(left, path, "gradient")
-    simplex.mark(left, path[0])
-    simplex.mark(left, path[-1], "gradient")
-    at = np.arange(3)
-    right.bar(at - 0.2, advantage, 0.36, color=LIGHT["grey"], label="advantage")
-    right.bar(at + 0.2, push, 0.36, color=LIGHT["gradient"], label="push on the score")
-    right.axhline(0, color=LIGHT["ink"], linewidth=1, linestyle="-")
-    names = [f"{key}\nweight {p:.2f}" for key, p in zip(keys, weights, strict=True)]
-    right.set_xticks(at, names)
-    right.tick_params(axis="x", length=0)
-    right.spines["bottom"].set_visible(False)
-    right.legend(loc="upper left")
+    axes = fig.subplot_mosaic([["loss", "advantage"], ["loss", "push"]], width_ratios=(1.1, 1))
+    simplex.triangle(axes["loss"], keys)
+    simplex.levels(axes["loss"], points, -loss)
+    simplex.path(axes["loss"], path, "gradient")
+    simplex.mark(axes["loss"], path[0])
+    simplex.mark(axes["loss"], path[-1], "gradient")
+    rows = (
+        ("advantage", "advantage", advantage, "grey"),
+        ("push", r"push = weight $\times$ advantage / $\tau$", push, "gradient"),
+    )
+    for name, title, heights, color in rows:
+        ax = axes[name]
+        bars = ax.bar(range(3), heights, 0.5, color=LIGHT[color])
+        ax.bar_label(bars, [f"{h:+.2f}".replace("-", "\N{MINUS SIGN}") for h in heights], padding=2)
+        ax.axhline(0, color=LIGHT["ink"], linewidth=1, linestyle="-")
+        ax.margins(y=0.25)
+        ax.set(title=title, yticks=[])
+        ax.tick_params(axis="x", length=0)
+        ax.spines[["left", "bottom"]].set_visible(False)
+    names = [f"{key}\nweight {p:.3f}" for key, p in zip(keys, weights, strict=True)]
+    axes["push"].set_xticks(range(3), names)
+    axes["advantage"].set_xticks([])
