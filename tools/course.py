@@ -356,7 +356,7 @@ def install():
     limits = folder / "eotcourse-constraints.txt"
     limits.write_text(constraint_lines(constraints, torch), encoding="utf-8")
     pip += ["-c", limits]
-    steps = [("Installing everything else", [*pip, "-r", "requirements.txt"])]
+    steps = [("Installing what the book and its tests need", [*pip, "-r", "requirements.txt"])]
     if index:
         # Only the wheel itself: what torch needs is on pip's own index, at the versions asked for.
         wanted = next(x for x in requirements.splitlines() if x.startswith("torch"))
