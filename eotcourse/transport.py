@@ -144,7 +144,7 @@ def _exact_cost(C):
 def _exact_points(name, x, ndim):
     x = _exact(x)
     if x.ndim != ndim or 0 in x.shape:
-        raise ValueError(f"{name} has shape {tuple(x.shape)}; expected {ndim} non-empty dimension(s)")
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; expected {ndim} non-empty axes")
     _refuse(name, x, ~x.isfinite(), "a coordinate must be finite")
     return x.numpy()
 
@@ -189,6 +189,9 @@ def assignment(C):
     return Assignment(rows, cols, float(C[rows, cols].sum()))
 
 
+_NO_PLAN = "no plan with these masses avoids the forbidden (+inf) entries of C"
+
+
 def kantorovich(C, mu=None, nu=None):
     r"""Solve the transport problem of Kantorovich and its dual exactly.
 
@@ -225,6 +228,8 @@ def kantorovich(C, mu=None, nu=None):
     rows, cols = np.flatnonzero(mu), np.flatnonzero(nu)
     inner = C[np.ix_(rows, cols)]
     i, j = np.nonzero(np.isfinite(inner))
+    if not len(i):
+        raise ValueError(_NO_PLAN)
     edge = np.arange(len(i))
     # The last column constraint follows from the others; kept, rounding could make it infeasible.
     kept = j < len(cols) - 1
@@ -235,18 +240,20 @@ def kantorovich(C, mu=None, nu=None):
         ),
         shape=(len(rows) + len(cols) - 1, len(edge)),
     ).tocsr()
-    # The tolerances of HiGHS are absolute, so costs and masses are brought to order one.
-    unit = np.abs(inner[i, j]).max(initial=0.0) or 1.0
+    # The tolerances of HiGHS are absolute, so costs and masses are brought to order one; a
+    # constant taken from a row of costs changes its potential and nothing else.
+    excess = inner[i, j] - inner.min(1)[i]
+    unit = excess.max() or 1.0
     weight = mu.sum() / (m + n)
     solved = linprog(
-        inner[i, j] / unit,
+        excess / unit,
         A_eq=A,
         b_eq=np.r_[mu[rows], nu[cols[:-1]]] / weight,
         method="highs-ds",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
     if solved.status == 2:
-        raise ValueError("no plan with these masses avoids the forbidden (+inf) entries of C")
+        raise ValueError(_NO_PLAN)
     if solved.status != 0:
         raise RuntimeError(f"the linear programme was not solved: {solved.message}")
     P = np.zeros((m, n))
@@ -277,7 +284,6 @@ def _quantile_pieces(x, y, mu, nu):
     by_x, by_y = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
     F, G = np.cumsum(mu[by_x]), np.cumsum(nu[by_y])
     F, G = np.minimum(F, G[-1]), np.minimum(G, F[-1])
-    F[-1] = G[-1] = max(F[-1], G[-1])
     level = np.sort(np.r_[F, G])
     width = np.diff(level, prepend=0.0)
     return by_x[np.searchsorted(F, level)], by_y[np.searchsorted(G, level)], width
@@ -366,16 +372,21 @@ def wasserstein(x, y, mu=None, nu=None, p=2):
 
 
 def _covariance(name, A):
-    """Eigenvalues and eigenvectors of a covariance, refused by name when it is not one."""
+    """Eigenvalues and eigenvectors; what float32 rounding (1e-6) can explain is repaired."""
     A = _exact(A)
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+    if A.ndim != 2 or A.shape[0] != A.shape[1] or 0 in A.shape:
         raise ValueError(f"{name} has shape {tuple(A.shape)}; expected (d, d)")
     _refuse(name, A, ~A.isfinite(), "a covariance must be finite")
-    scale = A.abs().max().item()
-    if (A - A.T).abs().max() > 1e-10 * scale:
-        raise ValueError(f"{name} is not symmetric")
-    values, vectors = np.linalg.eigh(A.numpy())
-    if values[0] < -1e-10 * scale:
+    A = A.numpy()
+    slack = 1e-6 * np.abs(A).max()
+    i, j = np.unravel_index(np.abs(A - A.T).argmax(), A.shape)
+    if abs(A[i, j] - A[j, i]) > slack:
+        raise ValueError(
+            f"{name} is not symmetric: {name}[{i}, {j}] = {A[i, j]:g} and "
+            f"{name}[{j}, {i}] = {A[j, i]:g}"
+        )
+    values, vectors = np.linalg.eigh((A + A.T) / 2)
+    if values[0] < -slack:
         raise ValueError(
             f"{name} is not positive semidefinite: its least eigenvalue is {values[0]:.3g}"
         )
@@ -401,7 +412,8 @@ def gaussian_map(A, B):
         T: (d, d) array.
 
     Raises:
-        ValueError: A or B is not symmetric or not positive semidefinite, or A is singular.
+        ValueError: A or B is not symmetric or not positive semidefinite (beyond a relative 1e-6,
+            which float32 data may need), or A is singular.
 
     Source: Olkin and Pukelsheim (1982), "The distance between two random vectors with given
     dispersion matrices"; Peyré and Cuturi (2019), remark 2.31.
@@ -419,8 +431,8 @@ def gaussian_map(A, B):
         )
     root = (vectors * np.sqrt(values)) @ vectors.T
     inverse = (vectors / np.sqrt(values)) @ vectors.T
-    # With M = A^{1/2} B^{1/2}, the middle root (M M^T)^{1/2} comes from an SVD of M: squaring B
-    # and taking the root again would lose half the digits of a singular B.
+    # With M M^T = A^{1/2} B A^{1/2}, the root of the product comes from an SVD of M: forming the
+    # product and taking its root would lose half the digits of a singular B.
     left, sizes, _ = np.linalg.svd(root @ (b_vectors * np.sqrt(b_values)))
     T = inverse @ (left * sizes) @ left.T @ inverse
     return (T + T.T) / 2
@@ -504,8 +516,7 @@ class _Potentials(torch.autograd.Function):
         w = rho.unsqueeze(-1) * v
         row, col = a * (x - _apply(Q, w)), b * w
         grad_target = c * b * v
-        present = c > 0
-        L = torch.where(present, torch.where(present, c, 1.0).log() - psi, 0.0)
+        L = (_log0(c) - psi).masked_fill(c == 0, 0.0)
         grad_k = -P * (row.unsqueeze(-1) + col.unsqueeze(-2))
         return grad_k, r * row, grad_target, -(grad_target * L).sum(-1), None, None
 
@@ -529,8 +540,8 @@ class _Value(torch.autograd.Function):
         C, eps, P, f, g = ctx.saved_tensors
         negentropy = (P * (f.unsqueeze(-1) + g.unsqueeze(-2) - C)).sum((-2, -1)) / eps
         # A common change of both masses changes sum P as well: that is the eps, shared evenly.
-        grad_mu = torch.where(P.sum(-1) > 0, f + eps.unsqueeze(-1) / 2, 0.0)
-        grad_nu = torch.where(P.sum(-2) > 0, g + eps.unsqueeze(-1) / 2, 0.0)
+        grad_mu = (f + eps.unsqueeze(-1) / 2).masked_fill(P.sum(-1) == 0, 0.0)
+        grad_nu = (g + eps.unsqueeze(-1) / 2).masked_fill(P.sum(-2) == 0, 0.0)
         each = grad.unsqueeze(-1)
         return (
             each.unsqueeze(-1) * P, each * grad_mu, each * grad_nu, grad * negentropy,
@@ -543,22 +554,25 @@ def _apply(matrix, vector):
 
 
 def _inverse_root(x):
-    return torch.where(x > 0, torch.where(x > 0, x, 1.0).rsqrt(), 0.0)
+    return x.masked_fill(x == 0, 1.0).rsqrt().masked_fill(x == 0, 0.0)
 
 
-def _log(x):
-    """Logarithm with log 0 = -inf, whose gradient at 0 is 0 and not NaN."""
-    return torch.where(x > 0, torch.where(x > 0, x, 1.0).log(), -math.inf)
+def _log0(x):
+    """Logarithm, with value and gradient 0 where x = 0."""
+    return x.masked_fill(x == 0, 1.0).log()
 
 
 def _scale(log_mass, share, log_sum):
     """The scaling update; a bin without mass or without an allowed edge stays empty."""
     empty = (log_mass == -math.inf) | (log_sum == -math.inf)
-    return torch.where(empty, -math.inf, log_mass - share * log_sum)
+    return (log_mass - share * log_sum).masked_fill(empty, -math.inf)
 
 
-def _floating(name, x, device):
-    x = x if isinstance(x, torch.Tensor) else torch.as_tensor(x, device=device)
+def _floating(name, x, like=None):
+    if isinstance(x, list | tuple):
+        x = np.asarray(x) if like is None else like.new_tensor(x)
+    if not isinstance(x, torch.Tensor):
+        x = torch.as_tensor(x, device=None if like is None else like.device)
     if not x.is_floating_point():
         raise TypeError(f"{name} has dtype {x.dtype}; expected a floating dtype")
     return x
@@ -566,11 +580,11 @@ def _floating(name, x, device):
 
 def _entropic_problem(C, mu, nu, eps):
     """Checked, broadcast inputs in the working dtype, and the dtype of the results."""
-    C = _floating("C", C, None)
+    C = _floating("C", C)
     _check_cost(C)
     m, n = C.shape[-2:]
-    mu = C.new_full((m,), 1.0 / m) if mu is None else _floating("mu", mu, C.device)
-    nu = C.new_full((n,), 1.0 / n) if nu is None else _floating("nu", nu, C.device)
+    mu = C.new_full((m,), 1.0 / m) if mu is None else _floating("mu", mu, C)
+    nu = C.new_full((n,), 1.0 / n) if nu is None else _floating("nu", nu, C)
     coarsest = max(torch.finfo(w.dtype).eps for w in (C, mu, nu))
     dtype = torch.promote_types(torch.promote_types(C.dtype, mu.dtype), nu.dtype)
     work = torch.promote_types(dtype, torch.float32)
@@ -596,45 +610,45 @@ def _check_reachable(C, mu, nu, columns_too):
 def _iterate(log_k, log_mu, target, rho, tol, max_iter):
     """Alternate row and column updates from psi = 0; stop on the row error after a column one."""
     mu, rho = log_mu.exp(), rho.unsqueeze(-1)
-    psi = torch.where(target == -math.inf, -math.inf, 0.0)
+    psi = torch.zeros_like(target).masked_fill(target == -math.inf, -math.inf)
     row_sum = torch.logsumexp(log_k + psi.unsqueeze(-2), -1)
     for iteration in range(1, max_iter + 1):
         phi = _scale(log_mu, 1.0, row_sum)
         psi = _scale(target, rho, torch.logsumexp(log_k + phi.unsqueeze(-1), -2))
         row_sum = torch.logsumexp(log_k + psi.unsqueeze(-2), -1)
         violation = ((phi + row_sum).exp() - mu).abs().sum(-1)
-        if (violation <= tol).all():
+        converged = bool((violation <= tol).all())
+        if converged:
             break
-    return phi, psi, violation.max().item() if violation.numel() else 0.0, iteration
+    return phi, psi, max(violation.flatten().tolist(), default=0.0), iteration, converged
 
 
 def _entropic(name, C, mu, nu, eps, lam, product, tol, max_iter):
+    """Both solvers: Sinkhorn's iteration is the semi-relaxed one with infinite lam."""
     if max_iter < 1:
         raise ValueError(f"max_iter = {max_iter}: at least one iteration is needed")
     C, mu, nu, eps, dtype = _entropic_problem(C, mu, nu, eps)
-    balanced = math.isinf(lam)
-    _check_reachable(C, mu, nu if product or lam > 0 else torch.ones_like(nu), balanced)
-    forbidden = C == math.inf
+    lam = torch.as_tensor(lam, dtype=C.dtype, device=C.device)
+    _refuse("lam", lam, ~(lam >= 0), "the weight must not be negative")
+    balanced, ignores_nu = bool(lam == math.inf), bool(lam == 0) and not product
+    _check_reachable(C, mu, torch.ones_like(nu) if ignores_nu else nu, balanced)
+
+    forbidden, has_nu = C == math.inf, (nu > 0) | ignores_nu
     cost = torch.where(forbidden, 0.0, C)
-    e_row, e = eps.unsqueeze(-1), eps[..., None, None]
-    log_k = torch.where(forbidden, -math.inf, -cost / e)
-    log_mu, log_nu = _log(mu), _log(nu)
+    log_k = torch.where(forbidden, -math.inf, -cost / eps[..., None, None])
+    log_mu0, log_nu0 = _log0(mu), _log0(nu)
+    log_mu = log_mu0.masked_fill(mu == 0, -math.inf)
     rho = torch.ones_like(eps) if balanced else lam / (lam + eps)
-    if product or balanced:
-        target = log_nu
-    elif lam > 0:
-        target = torch.where(nu > 0, rho.unsqueeze(-1) * torch.where(nu > 0, log_nu, 0.0), log_nu)
-    else:
-        target = rho.unsqueeze(-1) * torch.where(nu > 0, log_nu, 0.0)
+    target = log_nu0 if product else rho.unsqueeze(-1) * log_nu0
+    target = target.masked_fill(~has_nu, -math.inf)
 
     # The exponents are of size max|C|/eps, so their rounding bounds what error can be reached.
     size = cost.detach().abs().amax((-2, -1)) / eps.detach()
     rounding = 4 * torch.finfo(C.dtype).eps * (1 + size) * mu.detach().sum(-1)
-    phi, psi, error, iterations = _iterate(
-        log_k.detach(), log_mu.detach(), target.detach(), rho.detach(),
-        rounding.clamp(min=tol), max_iter,
-    )  # fmt: skip
-    if error > max(tol, rounding.max().item() if rounding.numel() else 0.0):
+    phi, psi, error, iterations, converged = _iterate(
+        *(x.detach() for x in (log_k, log_mu, target, rho)), rounding.clamp(min=tol), max_iter
+    )
+    if not converged:
         warnings.warn(
             f"{name} has not converged: marginal error {error:.3g} > tol {tol:.3g} after "
             f"{iterations} iterations at eps = {eps.min().item():.3g}; raise eps or max_iter",
@@ -643,30 +657,29 @@ def _entropic(name, C, mu, nu, eps, lam, product, tol, max_iter):
         )
     phi, psi = _Potentials.apply(log_k, log_mu, target, rho, phi, psi)
 
-    has_row, has_col = phi > -math.inf, psi > -math.inf
-    phi0, psi0 = torch.where(has_row, phi, 0.0), torch.where(has_col, psi, 0.0)
+    # Infinite potentials of empty bins would turn gradients into NaN: compute with 0, mask last.
+    no_row, no_col = phi == -math.inf, psi == -math.inf
+    phi, psi = phi.masked_fill(no_row, 0.0), psi.masked_fill(no_col, 0.0)
     if balanced:
-        reference = torch.where(has_col, log_nu, 0.0) if product else 0.0
-        shift = (nu * (psi0 - reference)).sum(-1, keepdim=True) / nu.sum(-1, keepdim=True)
-        phi0, psi0 = phi0 + shift, psi0 - shift
-    f0 = torch.where(has_row, e_row * phi0, 0.0)
-    g0 = torch.where(has_col, e_row * psi0, 0.0)
-    f, g = torch.where(has_row, f0, -math.inf), torch.where(has_col, g0, -math.inf)
-    P = torch.exp(torch.where(has_row, phi0, -math.inf).unsqueeze(-1)
-                  + torch.where(has_col, psi0, -math.inf).unsqueeze(-2) + log_k)
-    if name == "sinkhorn":
+        origin = log_nu0 if product else 0.0
+        shift = (nu * (psi - origin)).sum(-1, keepdim=True) / nu.sum(-1, keepdim=True)
+        phi, psi = phi + shift, psi - shift
+    absent = no_row.unsqueeze(-1) | no_col.unsqueeze(-2)
+    P = (phi.unsqueeze(-1) + psi.unsqueeze(-2) + log_k).masked_fill(absent, -math.inf).exp()
+    f0 = (eps.unsqueeze(-1) * phi).masked_fill(no_row, 0.0)
+    g0 = (eps.unsqueeze(-1) * psi).masked_fill(no_col, 0.0)
+
+    row, col = P.sum(-1), P.sum(-2)
+    if balanced:
         value = _Value.apply(cost, mu, nu, eps, P, f0, g0)
     else:
-        row, col = P.sum(-1), P.sum(-2)
-        value = (P * (f0.unsqueeze(-1) + g0.unsqueeze(-2))).sum((-2, -1))
-        log_nu0 = torch.where(nu > 0, log_nu, 0.0)
-        if product:
-            log_mu0 = torch.where(mu > 0, log_mu, 0.0)
-            value = value - eps * ((row * log_mu0).sum(-1) + (col * log_nu0).sum(-1))
-        if not balanced:
-            log_col = torch.where(col > 0, _log(col), 0.0)
-            value = value + lam * (col * (log_col - log_nu0)).sum(-1)
-    P, f, g, value, spent = (t.to(dtype) for t in (P, f, g, value, (P * cost).sum((-2, -1))))
+        value = (row * f0).sum(-1) + (col * g0).sum(-1)
+        value = value + lam * (col * (_log0(col) - log_nu0)).sum(-1)
+    if product:
+        value = value - eps * ((row * log_mu0).sum(-1) + (col * log_nu0).sum(-1))
+    spent = (P * cost).sum((-2, -1))
+    f, g = f0.masked_fill(no_row, -math.inf), g0.masked_fill(no_col, -math.inf)
+    P, f, g, value, spent = (t.to(dtype) for t in (P, f, g, value, spent))
     return EntropicPlan(P, f, g, value, error, iterations, spent)
 
 
@@ -694,7 +707,7 @@ def sinkhorn(C, mu=None, nu=None, eps=1.0, *, tol=1e-9, max_iter=10_000):
         by the implicit function theorem and not through the iterations; the gradient of
         ``value`` in C is P itself.  Gradients in mu and nu are meant for changes that keep the
         two masses equal (a constant added to one and taken from the other is free), and are 0
-        for a bin without mass, which counts as absent.
+        for a bin without mass, which counts as absent.  Lists take the dtype of ``C``.
 
     Raises:
         TypeError: an integer or boolean dtype.
@@ -755,14 +768,15 @@ def sinkhorn_steps(C, mu=None, nu=None, eps=1.0):
 
 
 def _half_steps(log_k, mu, nu, eps, dtype):
-    log_mu, log_nu, e = _log(mu), _log(nu), eps.unsqueeze(-1)
-    psi = torch.where(nu > 0, 0.0, -math.inf).to(nu)
+    log_mu, log_nu = mu.log(), nu.log()
+    psi = torch.zeros_like(nu).masked_fill(nu == 0, -math.inf)
 
     def report():
         P = torch.exp(log_k + phi.unsqueeze(-1) + psi.unsqueeze(-2))
-        linear = torch.where(mu > 0, mu * phi, 0.0).sum(-1)
-        linear = linear + torch.where(nu > 0, nu * psi, 0.0).sum(-1)
+        linear = (mu * phi).masked_fill(mu == 0, 0.0).sum(-1)
+        linear = linear + (nu * psi).masked_fill(nu == 0, 0.0).sum(-1)
         dual = eps * (linear - P.sum((-2, -1)) + mu.sum(-1))
+        e = eps.unsqueeze(-1)
         return (e * phi).to(dtype), (e * psi).to(dtype), dual.to(dtype)
 
     while True:
@@ -790,7 +804,8 @@ def semi_relaxed(
 
     Args:
         C, mu, nu, eps, tol, max_iter: as for `sinkhorn`.
-        lam: weight of the penalty, in units of the cost; 0 and inf are the exact limits.
+        lam: weight of the penalty, in units of the cost, one number; 0 and inf are the exact
+            limits.
         reference: "counting" or "product".
 
     Returns:
@@ -818,8 +833,6 @@ def semi_relaxed(
     """
     if reference not in ("counting", "product"):
         raise ValueError(f"reference = {reference!r}: expected 'counting' or 'product'")
-    if not lam >= 0:
-        raise ValueError(f"lam = {float(lam):g}: the weight must not be negative")
     return _entropic("semi_relaxed", C, mu, nu, eps, lam, reference == "product", tol, max_iter)
 
 
