@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from .priors import Causal, bias_of_rows, broadcasts_to
 from .regularizers import Regularizer, Shannon
-from .simplex import working
+from .simplex import check_floating, working
 
 _SHANNON = Shannon()
 _CAUSAL = Causal()
@@ -129,9 +129,8 @@ def attention(
     if not isinstance(regularizer, Regularizer):
         raise TypeError(f"regularizer must be a Regularizer, got {type(regularizer).__name__}")
 
-    q, k, v = (
-        working(x, name) for x, name in ((query, "query"), (key, "key"), (value, "value"))
-    )
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        check_floating(x, name)
     device_type = query.device.type
     if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
         dtype = torch.get_autocast_dtype(device_type)
@@ -145,6 +144,7 @@ def attention(
                 return_aux=return_aux, need_weights=need_weights,
             )
     _check_inputs(query, key, value, attn_mask)
+    q, k, v = working(query), working(key), working(value)
     if enable_gqa:
         k, v = _share_heads(q, k, "key"), _share_heads(q, v, "value")
     _check_leading(q, k, v)

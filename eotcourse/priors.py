@@ -5,19 +5,21 @@ temperature). It need not be normalised: a constant added to a row changes no we
 -inf excludes a key, so masks are priors with zeros.
 """
 
+import abc
 import math
 
 import torch
 from torch import nn
 
 
-class Prior(nn.Module):
+class Prior(nn.Module, abc.ABC):
     """The additive term of scaled scores, for any tile of queries and keys.
 
     A subclass implements `bias`. Priors add: ``ALiBi(slopes) + Causal()`` is a prior, whose term
     is the sum of the two.
     """
 
+    @abc.abstractmethod
     def bias(self, q_positions, k_positions, head=None):
         """The term for the given positions.
 
@@ -33,7 +35,6 @@ class Prior(nn.Module):
         Tensor
             Scaled units, broadcastable to (..., heads, q, k); with `head` given, heads is 1.
         """
-        raise TypeError(f"{type(self).__name__} defines no bias")
 
     def __add__(self, other):
         if not isinstance(other, Prior):
@@ -155,21 +156,21 @@ class ALiBi(Prior):
     --------
     >>> position = torch.arange(3)
     >>> ALiBi([0.5]).bias(position, position)
-    tensor([[[-0.0000, -0.5000, -1.0000],
-             [-0.5000, -0.0000, -0.5000],
-             [-1.0000, -0.5000, -0.0000]]])
+    tensor([[[ 0.0000, -0.5000, -1.0000],
+             [-0.5000,  0.0000, -0.5000],
+             [-1.0000, -0.5000,  0.0000]]])
     """
 
     def __init__(self, slopes):
         super().__init__()
-        slopes = torch.as_tensor(slopes) if not isinstance(slopes, torch.Tensor) else slopes
+        slopes = torch.as_tensor(slopes)
         if slopes.dim() != 1:
             raise ValueError(f"slopes must have shape (heads,), got {tuple(slopes.shape)}")
         _keep_parameter(self, "slopes", slopes)
 
     def bias(self, q_positions, k_positions, head=None):
         slopes = _one_head(self.slopes[:, None, None], head)
-        return -slopes * _lag(q_positions, k_positions).abs().to(slopes.dtype)
+        return slopes * -_lag(q_positions, k_positions).abs()
 
 
 class LogPrior(Prior):
@@ -177,9 +178,10 @@ class LogPrior(Prior):
 
     Parameters
     ----------
-    log_pi : Tensor or nn.Parameter, shape (n,), (m, n), (heads, m, n) or (batch, heads, m, n)
-        Logarithms, in scaled units; any of the leading sizes, m included, may be 1. Entries of
-        -inf are masks. Rows need not be normalised. A parameter is trained.
+    log_pi : array, Tensor or nn.Parameter
+        Logarithms, in scaled units, of shape (n,), (m, n), (heads, m, n) or
+        (batch, heads, m, n); batch, heads and m may be 1. Entries of -inf are masks. Rows need
+        not be normalised. A parameter is trained.
 
     Raises
     ------
@@ -196,6 +198,7 @@ class LogPrior(Prior):
 
     def __init__(self, log_pi):
         super().__init__()
+        log_pi = torch.as_tensor(log_pi)
         if log_pi.dim() == 0:
             raise ValueError("log_pi needs at least one dimension, got a tensor of shape ()")
         if not bool((log_pi < math.inf).all()):

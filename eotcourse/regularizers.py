@@ -11,10 +11,14 @@ from .simplex import gibbs, scaled_rows, temperature_rows, to_last, working
 
 
 class Jacobian:
-    r"""The derivative of the maximiser, :math:`J v = u\,(v - \langle u,v\rangle/\langle u,1\rangle)/\tau`.
+    r"""The derivative of the maximiser: the second derivative of the value.
 
-    It is applied without being formed; `dense` forms it. `J @ v` works on the last dimension of
-    `v`, which broadcasts against the weights. A row without any weight has J = 0.
+    .. math:: J v = \frac{u}{\tau} \Bigl(v -
+              \frac{\langle u, v\rangle}{\langle u, 1\rangle}\Bigr),
+
+    with u the regulariser's `response`; products of vectors are entry by entry. It is applied
+    without being formed; `dense` forms it. `J @ v` works on the last dimension of `v`, which
+    broadcasts against the weights. A row without any weight has J = 0.
 
     Examples
     --------

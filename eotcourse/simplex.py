@@ -7,13 +7,12 @@ import torch
 _FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def working(x, name="scores"):
-    """`x` in the precision it is computed in: float32 for the half precisions, else its own.
+def check_floating(x, name):
+    """Raise `TypeError` naming type or dtype unless `x` is a real floating-point tensor.
 
-    Raises `TypeError` naming the dtype when `x` isn't a real floating-point tensor.
-
-    >>> working(torch.tensor([1.0], dtype=torch.bfloat16)).dtype
-    torch.float32
+    >>> check_floating(torch.tensor([1, 2]), "scores")
+    Traceback (most recent call last):
+    TypeError: scores must be float16, bfloat16, float32 or float64, got torch.int64
     """
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
@@ -21,6 +20,15 @@ def working(x, name="scores"):
         raise TypeError(
             f"{name} must be float16, bfloat16, float32 or float64, got {x.dtype}"
         )
+
+
+def working(x, name="scores"):
+    """`x` in the precision it is computed in: float32 for the half precisions, else its own.
+
+    >>> working(torch.tensor([1.0], dtype=torch.bfloat16)).dtype
+    torch.float32
+    """
+    check_floating(x, name)
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
@@ -58,7 +66,7 @@ def temperature_rows(tau, rows, dim):
         return tau
     tau = tau.to(rows.dtype)
     valid = (tau >= smallest) & (tau < math.inf)
-    if _readable(valid) and not valid.all():
+    if _known_false(valid):
         raise ValueError(
             f"tau must be positive and finite in {rows.dtype}, got {tau[~valid][0].item()}"
         )
@@ -74,9 +82,14 @@ def temperature_rows(tau, rows, dim):
     return tau
 
 
-def _readable(x):
-    """Whether the values of `x` may decide what Python does next."""
-    return not (torch.compiler.is_compiling() or torch._C._functorch.is_batchedtensor(x))
+def _known_false(condition):
+    """Whether an entry is False, as far as values can be read: not in a trace, nor in vmap."""
+    if torch.compiler.is_compiling():
+        return False
+    try:
+        return not bool(condition.all())
+    except RuntimeError:
+        return False
 
 
 def scaled_rows(rows, tau):
@@ -91,14 +104,20 @@ def scaled_rows(rows, tau):
     """
     if rows.shape[-1] == 0:
         return rows / tau, rows.new_zeros(rows.shape[:-1] + (1,))
-    top = rows.detach().amax(-1, keepdim=True)
-    top = torch.where(top == -math.inf, 0.0, top)
+    top = _finite_top(rows)
     gap = rows - top
     # Where the derivative in tau overflows (a score of -inf, or a tiny tau) the weight is 0 in
     # every digit; cutting the entry out of the graph keeps 0 * inf = NaN out of the gradient.
-    value = gap.detach() / (tau.detach() if isinstance(tau, torch.Tensor) else tau)
-    cut = torch.isinf(value / (tau.detach() if isinstance(tau, torch.Tensor) else tau))
+    divisor = tau.detach() if isinstance(tau, torch.Tensor) else tau
+    value = gap.detach() / divisor
+    cut = torch.isinf(value / divisor)
     return torch.where(cut, value, torch.where(cut, 0.0, gap) / tau), top
+
+
+def _finite_top(rows):
+    """The largest entry of each row, without gradient; 0 for a row of -inf."""
+    top = rows.detach().amax(-1, keepdim=True)
+    return torch.where(top == -math.inf, 0.0, top)
 
 
 def gibbs(theta):
@@ -107,19 +126,18 @@ def gibbs(theta):
     A row of -inf, and a row without entries, has weights 0, log-sum-exp -inf and gradient 0.
     An entry whose weight is exactly 0 passes on no gradient, however large.
 
-    >>> p, zeta = gibbs(torch.zeros(2))
-    >>> p, zeta.item() == math.log(2.0)
-    (tensor([0.5000, 0.5000]), False)
+    >>> gibbs(torch.tensor([[0.0, 0.0], [-torch.inf, -torch.inf]]))
+    (tensor([[0.5000, 0.5000],
+            [0.0000, 0.0000]]), tensor([0.6931,   -inf]))
     """
     if theta.shape[-1] == 0:
         return theta.clone(), theta.sum(-1) - math.inf
-    top = theta.detach().amax(-1, keepdim=True)
-    top = torch.where(top == -math.inf, 0.0, top)
+    top = _finite_top(theta)
     e = torch.exp(theta - top)
     total = e.sum(-1, keepdim=True)
     empty = total == 0
     total = torch.where(empty, 1.0, total)
-    p = torch.where(e == 0, torch.where(torch.isnan(total), total, 0.0), e / total)
+    p = torch.where((e == 0) & ~torch.isnan(total), 0.0, e / total)
     zeta = torch.where(empty, -math.inf, top + total.log())
     return p, zeta.squeeze(-1)
 
