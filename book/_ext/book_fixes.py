@@ -2,7 +2,10 @@
 
 * sphinx-exercise registers its nodes under ``singlehtml``; Sphinx then no longer falls back to the
   ``html`` visitors for anybody else's nodes, and that builder stops at the first hidden cell.
-* sphinx-thebe adds its inline script to every page, even when no page offers a live kernel.
+* sphinx-thebe adds its scripts to every page, even when no page offers a live kernel.
+* sphinx-proof sets a proof as an admonition without a title, which the script that folds
+  admonitions cannot bear, and repeats fixed ids; here a proof ends with a mark, and one with the
+  class ``dropdown`` becomes a plain ``<details>``.
 * Sphinx remembers the pages of a build that failed on warnings as done, so that the next run of
   the same command would pass without having looked at them.
 """
@@ -11,7 +14,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import ENV_PICKLE_FILENAME
+
+REPEATED_IDS = {"proof-content", "exercise-content", "solution-content"}
+PROOF_END = '<{0} class="proof-end" aria-hidden="true">□</{0}>'
 
 
 def complete_singlehtml(app) -> None:
@@ -20,7 +27,39 @@ def complete_singlehtml(app) -> None:
         handlers["singlehtml"] = {**handlers.get("html", {}), **handlers["singlehtml"]}
 
 
-def drop_thebe(app, pagename, templatename, context, doctree) -> None:
+def set_proofs(app, doctree, docname) -> None:
+    if app.builder.format != "html":
+        return
+    for section in doctree.findall(nodes.section):
+        section["ids"] = [i for i in section["ids"] if i not in REPEATED_IDS]
+    for proof in list(doctree.findall(nodes.admonition)):
+        if "proof" not in proof["classes"] or isinstance(proof[0], nodes.title):
+            continue
+        proof["ids"] = []
+        folded = "dropdown" in proof["classes"]
+        opening = proof[0]
+        word = opening[0] if len(opening) else None
+        if isinstance(word, nodes.Text) and word.startswith("Proof. "):
+            opening[0] = nodes.Text(word[len("Proof. ") :])
+            if not folded:
+                opening.insert(0, nodes.emphasis("", "Proof. "))
+        in_text = isinstance(proof[-1], nodes.paragraph)
+        mark = PROOF_END.format("span" if in_text else "div")
+        (proof[-1] if in_text else proof).append(nodes.raw("", mark, format="html"))
+        if folded:
+            proof.insert(0, nodes.raw("", "<summary>Proof</summary>", format="html"))
+            proof.insert(0, nodes.raw("", '<details class="proof">', format="html"))
+            proof += nodes.raw("", "</details>", format="html")
+            proof.parent.replace(proof, proof.children)
+
+
+def drop_thebe_nodes(app, doctree, docname) -> None:
+    for node in list(doctree.findall(nodes.raw)):
+        if "x-thebe-config" in node.astext() or "kernelName =" in node.astext():
+            node.parent.remove(node)
+
+
+def drop_thebe_scripts(app, pagename, templatename, context, doctree) -> None:
     def is_thebe(script) -> bool:
         body = getattr(script, "attributes", {}).get("body") or ""
         return "thebe" in f"{getattr(script, 'filename', script)} {body}".lower()
@@ -36,6 +75,8 @@ def forget_failed_build(app, exception) -> None:
 
 def setup(app):
     app.connect("builder-inited", complete_singlehtml)
-    app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("doctree-resolved", set_proofs)
+    app.connect("doctree-resolved", drop_thebe_nodes, priority=900)
+    app.connect("html-page-context", drop_thebe_scripts, priority=900)
     app.connect("build-finished", forget_failed_build)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

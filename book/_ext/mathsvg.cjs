@@ -25,7 +25,7 @@ async function start(es5, macros) {
 
 // What only MathJax's own scripts use would double the size of the page.
 const lean = (html) => html
-  .replace(/ (?:data-(?:mml-node|mjx-[a-z-]+|c)|xmlns(?::xlink)?|role|stroke-width)="[^"]*"/g, '')
+  .replace(/ (?:data-(?:mml-node|mjx-[a-z-]+|c)|xmlns(?::xlink)?|role)="[^"]*"/g, '')
   .replace(/xlink:href=/g, 'href=')
   .replace(/>\s+</g, '><');
 
@@ -37,7 +37,7 @@ function typeset(MathJax, { tex, display }) {
     const stray = svg.match(/<text[^>]*>([^<]*)</);
     if (stray) return { error: `the character ${stray[1]} is not in the maths font` };
     return {
-      svg: lean(svg).replace('<svg ', '<svg aria-hidden="true" focusable="false" '),
+      svg: lean(svg).replace('<svg ', '<svg aria-hidden="true" '),
       mathml: lean(MathJax.tex2mml(tex, { display })).trim(),
     };
   } catch (err) {
