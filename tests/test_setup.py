@@ -189,13 +189,14 @@ def installer(monkeypatch, tmp_path):
     env = fake_environment(tmp_path / "env")
     requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     state = SimpleNamespace(
-        env=env, calls=[], status=0, lines=[], version=(3, 12, 1),
+        env=env, calls=[], settings=[], status=0, lines=[], version=(3, 12, 1),
         packages={n: "1.0" for n in course.requirement_names(requirements)} | {"pip": "24.2"},
     )
     del state.packages["torch"]
 
-    def run_step(title, command, *_):
+    def run_step(title, command, settings):
         state.calls.append([str(c) for c in command])
+        state.settings.append(settings)
         if state.status == 0:
             state.packages["torch"] = "2.13.0+cpu"
         return state.status, state.lines
@@ -216,6 +217,7 @@ def test_torch_comes_first_and_alone(installer):
     torch, rest = installer.calls
     assert torch[-4:] == ["--no-deps", "--index-url", CPU, "torch>=2.6"]
     assert rest[-2:] == ["-r", "requirements.txt"] and "--index-url" not in rest
+    assert installer.settings == [{"PIP_EXTRA_INDEX_URL": CPU}, {}], "no other index may interfere"
 
 
 def test_installed_once_then_left_alone(installer, capsys):

@@ -356,15 +356,16 @@ def install():
     limits = folder / "eotcourse-constraints.txt"
     limits.write_text(constraint_lines(constraints, torch), encoding="utf-8")
     pip += ["-c", limits]
-    steps = [("Installing what the book and its tests need", [*pip, "-r", "requirements.txt"])]
+    steps = [("Installing what the book and its tests need", [*pip, "-r", "requirements.txt"], {})]
     if index:
         # Only the wheel itself: what torch needs is on pip's own index, at the versions asked for.
         wanted = next(x for x in requirements.splitlines() if x.startswith("torch"))
         wanted = wanted.split("#")[0].strip()
         torch_step = [*pip, "--no-deps", "--index-url", index, wanted]
-        steps.insert(0, ("Installing torch", torch_step))
-    for title, command in steps:
-        status, lines = run_step(title, command)
+        # An index added in pip's settings could offer another build than the one announced.
+        steps.insert(0, ("Installing torch", torch_step, {"PIP_EXTRA_INDEX_URL": index}))
+    for title, command, settings in steps:
+        status, lines = run_step(title, command, settings)
         if status:
             raise Stop(
                 f"pip could not finish. Its last lines:\n{last_lines(lines)}\n{advice(lines)}"
