@@ -125,6 +125,13 @@ def test_site_colours_are_the_palette():
             assert colours.items() <= THEMES[theme].items(), sheet.name
 
 
+def test_drawings_of_the_site_use_the_palette():
+    known = {*palette.LIGHT.values(), *palette.DARK.values(), *palette.CARD.values()}
+    for drawing in (ROOT / "book" / "_static").glob("*.svg"):
+        used = {c.lower() for c in re.findall(r"#[0-9a-fA-F]{6}\b", drawing.read_text())}
+        assert used and used <= known, drawing.name
+
+
 def test_a_style_sheet_with_another_colour_is_noticed():
     text = ':root { --eot-softmax: #000000; } html[data-theme="dark"] { --eot-ink: #ffffff }'
     assert css_colours(text) == {"light": {"softmax": "#000000"}, "dark": {"ink": "#ffffff"}}
