@@ -225,7 +225,7 @@ def run_step(title, command, extra_env=None, every=20.0):
                 width = shutil.get_terminal_size().columns
                 live = f"   {now - start:4.0f} s  {newest}"[: width - 1]
                 print("\r" + live.ljust(width - 1), end="", flush=True)
-            elif now - told > every:
+            elif not tty and now - told > every:
                 told = now
                 print(f"   still at it after {now - start:.0f} s: {newest[:100]}", flush=True)
         status = child.wait()
