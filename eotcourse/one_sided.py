@@ -134,9 +134,9 @@ def attention(
     device_type = query.device.type
     if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
         dtype = torch.get_autocast_dtype(device_type)
-        query, key, value, attn_mask = (
-            x.to(dtype) if _autocasts(x) else x for x in (query, key, value, attn_mask)
-        )
+        if attn_mask is not None and _autocasts(query) and _autocasts(attn_mask):
+            attn_mask = attn_mask.to(dtype)
+        query, key, value = (x.to(dtype) if _autocasts(x) else x for x in (query, key, value))
         with torch.autocast(device_type, enabled=False):
             return attention(
                 query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
@@ -180,7 +180,8 @@ def _add(theta, bias):
 
 
 def _autocasts(x):
-    return x is not None and x.is_floating_point() and x.dtype != torch.float64
+    """Whether autocast lowers the precision of `x`: it leaves float64 alone."""
+    return x.is_floating_point() and x.dtype != torch.float64
 
 
 def _check_inputs(query, key, value, attn_mask):

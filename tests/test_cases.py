@@ -1,0 +1,253 @@
+"""The cases of cases.json that concern softmax, masks, priors and attention.
+
+Transport and Sinkhorn have their own file. The cases of a mechanism that this version doesn't
+have are listed in LATER with the reason, and every id of the file is accounted for.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cases import CASES, load, tolerance, values
+from eotcourse import ALiBi, Causal, LogPrior, Shannon, alibi_slopes, attention, softmax
+
+LATER = {
+    "case-03": "sparsemax is no member of this version",
+    "case-04": "sparsemax is no member of this version; axes of softmax are in test_simplex.py",
+    "case-05": "entmax is no member of this version",
+    "case-06": "entmax is no member of this version",
+    "case-08": "entmax is no member of this version; half precision is in test_simplex.py",
+    "case-27": "the backward pass as a policy gradient is no part of this version",
+    "case-28": "REINFORCE is no part of this version",
+    "case-29": "REINFORCE is no part of this version",
+    "case-30": "the Fisher matrix is no part of this version",
+    "case-34": "advantages of groups are no part of this version",
+}
+TRANSPORT = {f"case-{n}" for n in range(19, 27)}
+F64 = torch.float64
+
+
+def tensor(entry, dtype=F64, grad=True):
+    return torch.tensor(values(entry), dtype=dtype, requires_grad=grad)
+
+
+def close(actual, entry, case, dtype="float64"):
+    np.testing.assert_allclose(
+        torch.as_tensor(actual).detach().double(), values(entry), **tolerance(case, dtype)
+    )
+
+
+def qkv(case):
+    return [tensor(case["inputs"][name]) for name in "qkv"]
+
+
+def attend(q, k, v, **arguments):
+    return attention(q, k, v, **arguments, return_aux=True, need_weights=True)
+
+
+def gradients_match(out, tensors, case, expected):
+    upstream = tensor(case["inputs"]["upstream_G"], grad=False)
+    for name, g in zip(("dq", "dk", "dv"), torch.autograd.grad(out, tensors, upstream)):
+        close(g, expected[name], case)
+        assert not g[values(expected[name]) == 0].any()
+
+
+def test_every_case_is_accounted_for():
+    here = set(re.findall(r"^def test_case_(\d\d)", Path(__file__).read_text("utf-8"), re.M))
+    accounted = [{f"case-{n}" for n in here}, set(LATER), TRANSPORT]
+    assert set().union(*accounted) == set(CASES)
+    assert sum(map(len, accounted)) == len(CASES)
+
+
+def test_case_01_query_that_may_attend_to_nothing():
+    case = load("case-01")
+    tensors, expected = qkv(case), case["expected"]
+    mask = torch.tensor(case["params"]["mask_true_means_attend"])
+    out, aux = attend(*tensors, attn_mask=mask)
+    close(out, expected["o"], case)
+    close(aux.weights, expected["p"], case)
+    close(aux.threshold, expected["lse"], case)
+    gradients_match(out, tensors, case, expected)
+    assert not out[1].any() and not aux.weights[1].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_case_02_large_scores(dtype):
+    case = load("case-02")
+    s = tensor(case["inputs"]["s"], dtype)
+    close(softmax(s), case["expected"]["p"], case, str(dtype).split(".")[1])
+    atol = case["tolerance"]["lse_float32"]["atol"] if dtype == torch.float32 else 1e-11
+    assert abs(Shannon().threshold(s).item() - case["expected"]["lse"]) <= atol
+
+
+def test_case_07_ties():
+    case = load("case-07")
+    s = tensor(case["inputs"]["s"])
+    p = softmax(s)
+    close(p, case["expected"]["p_by_mapping"]["softmax"], case)
+    for order in torch.randperm(6), torch.arange(6).flip(0), torch.arange(6):
+        p = softmax(s[order])[order.argsort()]
+        assert p[0] == p[1] == p[2] and p[3] == p[4]
+
+
+@pytest.mark.parametrize("align", ["bottom_right", "top_left"])
+@pytest.mark.parametrize("through", ["flag", "prior", "mask"])
+def test_case_09_causal_alignment(align, through):
+    case = load("case-09")
+    tensors, expected = qkv(case), case["expected"][align]
+    out, aux = {
+        "flag": lambda: attend(*tensors, is_causal=True, causal_align=align),
+        "prior": lambda: attend(*tensors, regularizer=Shannon(Causal()), causal_align=align),
+        "mask": lambda: attend(*tensors, attn_mask=torch.tensor(expected["mask"])),
+    }[through]()
+    close(out, expected["o"], case)
+    close(aux.weights, expected["p"], case)
+    gradients_match(out, tensors, case, expected)
+
+
+def test_case_10_mask_polarity():
+    case = load("case-10")
+    tensors, expected = qkv(case), case["expected"]
+    mask = torch.tensor(case["params"]["mask_true_means_attend"])
+    additive = tensor(case["inputs"]["additive_mask"], grad=False)
+    for m in (mask, additive):
+        out, aux = attend(*tensors, attn_mask=m)
+        close(out, expected["o"], case)
+        close(aux.weights, expected["p"], case)
+    close(attention(*tensors, ~mask), expected["o_if_inverted"], case)
+    _, aux = attend(*tensors, attn_mask=mask.to(F64))
+    close(aux.weights, expected["p_if_float_ones_added"], case)
+
+
+def test_case_11_alibi_slopes():
+    case = load("case-11")
+    for n in case["params"]["n_heads"]:
+        close(alibi_slopes(n), case["expected"]["slopes_by_heads"][str(n)], case)
+
+
+def scores_as_attention(s):
+    """Query and key whose inner products at scale 1 are the given scores."""
+    return s, torch.eye(s.shape[-1], dtype=s.dtype)
+
+
+@pytest.mark.parametrize("case_id, prior", [("case-12", Causal()), ("case-13", None)])
+def test_alibi_weights(case_id, prior):
+    case = load(case_id)
+    s = tensor(case["inputs"]["scores"])
+    slope = torch.tensor([case["params"]["slope"]], dtype=F64)
+    alibi = ALiBi(slope) if prior is None else ALiBi(slope) + prior
+    close(Shannon(alibi)(s), case["expected"]["p"], case)
+    q, k = scores_as_attention(s)
+    _, aux = attend(q, k, k, scale=1.0, regularizer=Shannon(alibi))
+    close(aux.weights, case["expected"]["p"], case)
+    flipped = ALiBi(-slope) if prior is None else ALiBi(-slope) + prior
+    assert (Shannon(flipped)(s) - tensor(case["expected"]["p"])).abs().max() > 0.1
+
+
+def test_case_12_row_shift_under_a_causal_mask():
+    case = load("case-12")
+    s, m = tensor(case["inputs"]["scores"]), case["params"]["slope"]
+    shift = LogPrior(m * torch.arange(4, dtype=F64))
+    close(Shannon(shift + Causal())(s), case["expected"]["p"], case)
+    flipped = Shannon(ALiBi(torch.tensor([-m], dtype=F64)) + Causal())(s)
+    close(flipped, case["expected"]["p_if_sign_flipped"], case)
+
+
+def test_case_13_row_shift_is_wrong_without_causality():
+    case = load("case-13")
+    s, m = tensor(case["inputs"]["scores"]), case["params"]["slope"]
+    shift = LogPrior(m * torch.arange(4, dtype=F64))
+    close(Shannon(shift)(s), case["expected"]["p_if_shift_trick"], case)
+
+
+def test_case_14_temperature_sweep():
+    case = load("case-14")
+    s = tensor(case["inputs"]["s"])
+    for tau in case["params"]["tau"]:
+        expected = case["expected"]["p_softmax_by_tau"][repr(tau)]
+        close(softmax(s, tau), expected, case)
+        close(softmax(s, torch.tensor(tau, dtype=F64)), expected, case)
+        close(Shannon()(s, tau), expected, case)
+
+
+def test_case_15_temperature_zero_is_refused():
+    case = load("case-15")
+    s = tensor(case["inputs"]["s"])
+    for f in (softmax, Shannon(), Shannon().conjugate):
+        with pytest.raises(ValueError, match="0.0"):
+            f(s, case["params"]["tau"])
+
+
+def test_case_16_scale_replaces_the_default():
+    case = load("case-16")
+    q, k, v = qkv(case)
+    for name, scale in [("default_1/sqrt(d)", None), ("explicit_1.0", 1.0), ("wrong_twice_1/d", 0.25)]:
+        out, aux = attend(q, k, v, scale=scale)
+        close(out, case["expected"][name]["o"], case)
+        close(aux.weights, case["expected"][name]["p"], case)
+
+
+def test_case_17_entropy_and_lse_with_an_excluded_score():
+    case = load("case-17")
+    expected = case["expected"]
+    s = tensor(case["inputs"]["s"])
+    p, lse = softmax(s), Shannon().threshold(s)
+    entropy = -Shannon().omega(p)
+    close(p, expected["p"], case)
+    close(entropy, expected["entropy"], case)
+    close(lse, expected["lse"], case)
+    close(Shannon().conjugate(s), expected["lse"], case)
+    close(torch.autograd.grad(entropy, s)[0], expected["dH_ds"], case)
+    close(torch.autograd.grad(lse, s)[0], expected["dlse_ds"], case)
+
+
+def test_case_18_lse_of_nothing():
+    case = load("case-18")
+    for tau in case["params"]["tau"]:
+        s = tensor(case["inputs"]["s"])
+        value = Shannon().conjugate(s, tau)
+        close(value, case["expected"]["lse"], case)
+        close(torch.autograd.grad(value.sum(), s)[0], case["expected"]["dlse_ds"], case)
+
+
+def test_case_31_groups_are_consecutive():
+    case = load("case-31")
+    q, k, v = qkv(case)
+    close(attention(q, k, v, enable_gqa=True), case["expected"]["o"], case)
+    tiled = attention(q, k.repeat(2, 1, 1), v.repeat(2, 1, 1))
+    close(tiled, case["expected"]["o_if_tiled"], case)
+
+
+def test_case_32_one_entry():
+    case = load("case-32")
+    for tau in case["params"]["tau"]:
+        s = tensor(case["inputs"]["s"])
+        p = softmax(s, tau)
+        close(p, case["expected"]["p"], case)
+        (ds,) = torch.autograd.grad(p, s, torch.full_like(p, 3.0))
+        assert not ds.any()
+
+
+def test_case_33_mask_and_causal_are_both_obeyed():
+    case = load("case-33")
+    tensors, expected = qkv(case), case["expected"]
+    mask = torch.tensor(case["params"]["mask_true_means_attend"])
+    out, aux = attend(*tensors, attn_mask=mask, is_causal=True)
+    close(out, expected["o"], case)
+    close(aux.weights, expected["p"], case)
+    close(attention(*tensors, is_causal=True), expected["o_if_mask_dropped"], case)
+    close(attention(*tensors, mask), expected["o_if_causal_dropped"], case)
+
+
+def test_case_35_sign_of_the_regulariser():
+    case = load("case-35")
+    s, expected = tensor(case["inputs"]["s"]), case["expected"]["softmax"]
+    shannon = Shannon()
+    p = shannon(s)
+    close(p, expected["p"], case)
+    close(shannon.omega(p), expected["omega"], case)
+    close(shannon.omega(p) - s @ p, expected["objective"], case)
+    close(shannon.conjugate(s), expected["conjugate"], case)
