@@ -82,8 +82,8 @@ class EntropicPlan(NamedTuple):
 
 def _exact(x):
     if isinstance(x, torch.Tensor):
-        x = x.detach()
-    return torch.as_tensor(x, dtype=torch.float64, device="cpu")
+        return x.detach().to("cpu", torch.float64)
+    return torch.from_numpy(np.array(x, dtype=np.float64))
 
 
 def _refuse(name, x, bad, why):
@@ -572,7 +572,7 @@ def _floating(name, x, like=None):
     if isinstance(x, list | tuple):
         x = np.asarray(x) if like is None else like.new_tensor(x)
     if not isinstance(x, torch.Tensor):
-        x = torch.as_tensor(x, device=None if like is None else like.device)
+        x = torch.tensor(x, device=None if like is None else like.device)
     if not x.is_floating_point():
         raise TypeError(f"{name} has dtype {x.dtype}; expected a floating dtype")
     return x
@@ -595,6 +595,8 @@ def _entropic_problem(C, mu, nu, eps):
     _refuse("eps", eps, ~((eps > 0) & eps.isfinite()), "eps must be positive and finite")
     batch = torch.broadcast_shapes(C.shape[:-2], mu.shape[:-1], nu.shape[:-1], eps.shape)
     nu = _same_mass(mu, nu, max(1e-6, 4 * coarsest))
+    # An empty bin is absent: this cuts the gradient with respect to its mass.
+    mu, nu = mu.masked_fill(mu == 0, 0.0), nu.masked_fill(nu == 0, 0.0)
     C, mu, nu = C.expand(*batch, m, n), mu.expand(*batch, m), nu.expand(*batch, n)
     return C, mu, nu, eps.expand(batch), dtype
 
@@ -608,13 +610,24 @@ def _check_reachable(C, mu, nu, columns_too):
 
 @torch.no_grad()
 def _iterate(log_k, log_mu, target, rho, tol, max_iter):
-    """Alternate row and column updates from psi = 0; stop on the row error after a column one."""
-    mu, rho = log_mu.exp(), rho.unsqueeze(-1)
+    """Alternate row and column updates from psi = 0; stop on the row error after a column one.
+
+    For 0 < rho < 1 the constant that f and g share is set to its optimum every time: the column
+    marginal implied by psi, ``log q = (target - (1 - rho) psi) / rho``, gets the mass of mu.
+    Left to the updates it would converge like rho^k, hardly at all when lam is large.
+    """
+    mu, rho, log_mass = log_mu.exp(), rho.unsqueeze(-1), torch.logsumexp(log_mu, -1, keepdim=True)
+    shared = bool(((rho > 0) & (rho < 1)).all())
     psi = torch.zeros_like(target).masked_fill(target == -math.inf, -math.inf)
     row_sum = torch.logsumexp(log_k + psi.unsqueeze(-2), -1)
     for iteration in range(1, max_iter + 1):
         phi = _scale(log_mu, 1.0, row_sum)
         psi = _scale(target, rho, torch.logsumexp(log_k + phi.unsqueeze(-1), -2))
+        if shared:
+            log_q = ((target - (1 - rho) * psi) / rho).masked_fill(psi == -math.inf, -math.inf)
+            log_q_mass = torch.logsumexp(log_q, -1, keepdim=True)
+            shift = rho / (1 - rho) * (log_q_mass - log_mass)
+            phi, psi = phi - shift, psi + shift
         row_sum = torch.logsumexp(log_k + psi.unsqueeze(-2), -1)
         violation = ((phi + row_sum).exp() - mu).abs().sum(-1)
         converged = bool((violation <= tol).all())
@@ -800,7 +813,8 @@ def semi_relaxed(
       P is ``mu_i`` times the row softmax of ``-C / eps + log nu``: softmax with prior nu.
 
     Both tend to `sinkhorn`'s plan as ``lam -> inf``.  The iteration is Sinkhorn's with the column
-    update raised to the power ``lam / (lam + eps)``.
+    update raised to the power ``lam / (lam + eps)`` and the constant shared by f and g set to its
+    optimum after every iteration.
 
     Args:
         C, mu, nu, eps, tol, max_iter: as for `sinkhorn`.
@@ -822,7 +836,8 @@ def semi_relaxed(
         RuntimeWarning: ``max_iter`` was reached first.
 
     Source: Chizat, Peyré, Schmitzer and Vialard (2018), "Scaling algorithms for unbalanced
-    optimal transport problems".
+    optimal transport problems"; Séjourné, Vialard and Peyré (2022), "Faster unbalanced optimal
+    transport: translation invariant Sinkhorn and 1-D Frank-Wolfe".
 
     >>> S = torch.tensor([[2.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
     >>> free = semi_relaxed(-S, eps=1.0, lam=0.0).P
