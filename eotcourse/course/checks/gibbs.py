@@ -43,7 +43,7 @@ exercise(
     "ex-gibbs-2",
     right=2 * math.log(_Z) - 4,
     wrong={
-        "tau forgotten": (math.log(_Z) - 2, "The divergence is not yet the loss: what multiplies it?"),
+        "tau forgotten": (math.log(_Z) - 2, "A divergence is not yet the loss: what multiplies it?"),
         "the value": (2 * math.log(_Z), "That is the best value itself, not the loss against it."),
         "score only": (
             4 - (4 * math.exp(2) + 2 * math.exp(1)) / _Z,
@@ -63,7 +63,10 @@ exercise(
     probe=lambda f: f(torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64), 2.0),
     right=lambda p, tau: tau * (torch.log(p) - torch.log(p).mean()),
     wrong={
-        "not centred": (lambda p, tau: tau * torch.log(p), "These scores work, but do they sum to zero?"),
+        "not centred": (
+            lambda p, tau: tau * torch.log(p),
+            "These scores work, but do they sum to zero?",
+        ),
         "no tau": (
             lambda p, tau: torch.log(p) - torch.log(p).mean(),
             "These are scaled scores; the raw ones were asked for.",
@@ -81,8 +84,14 @@ exercise(
     right=lambda s, tau: torch.stack([s[0], tau * torch.logsumexp(s[1:] / tau, -1)]),
     wrong={
         "sum": (lambda s, tau: torch.stack([s[0], s[1] + s[2]]), "Scores do not add; what does?"),
-        "mean": (lambda s, tau: torch.stack([s[0], s[1:].mean()]), "The mean forgets that there are two keys."),
-        "max": (lambda s, tau: torch.stack([s[0], s[1:].max()]), "That is right only as the temperature goes to zero."),
+        "mean": (
+            lambda s, tau: torch.stack([s[0], s[1:].mean()]),
+            "The mean forgets that there are two keys.",
+        ),
+        "max": (
+            lambda s, tau: torch.stack([s[0], s[1:].max()]),
+            "That is right only as the temperature goes to zero.",
+        ),
         "scaled": (
             lambda s, tau: torch.stack([s[0], torch.logsumexp(s[1:] / tau, -1)]),
             "One score is raw and the other scaled.",

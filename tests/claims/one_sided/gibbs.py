@@ -76,7 +76,9 @@ def shortfall(impl):
     instances=50,
     real=dict(softmax=softmax, value=value),
     mutants={
-        "forbidden means a score of -30": dict(softmax=lambda s, tau: softmax(s.clamp(min=-30), tau)),
+        "forbidden means a score of -30": dict(
+            softmax=lambda s, tau: softmax(s.clamp(min=-30), tau)
+        ),
         "forbidden key counts in the value": dict(
             value=lambda s, tau: value(s.nan_to_num(neginf=0.0), tau)
         ),
