@@ -26,6 +26,8 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
+pytestmark = pytest.mark.browser
+
 for missing, needs in [
     (not SITE.exists(), "the book is not built"),
     (CHROMIUM is None, "no Chromium on the PATH"),
