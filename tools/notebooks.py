@@ -241,6 +241,8 @@ def build(page):
         kernel_name="python3",
         record_timing=False,
         store_widget_state=False,
+        # Where the kernel happens to flush must not split the stored text in two.
+        coalesce_streams=True,
         # ipykernel warns on the terminal about local TCP; the warning is no reader's business.
         extra_arguments=["--IPKernelApp.log_level=40"],
         resources={"metadata": {"path": str(target(page).parent)}},
