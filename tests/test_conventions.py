@@ -24,7 +24,7 @@ from eotcourse.transport import (
 )
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "book" / "src" / "conventions.md"
-ROWS = re.findall(r"^\| `([a-z0-9-]+)` \|", PAGE.read_text(encoding="utf-8"), re.M)
+ROWS = re.findall(r"^\| `([a-z0-9-]+)`<br>", PAGE.read_text(encoding="utf-8"), re.M)
 CHECKS = {}
 DIFFERENT = 1e-3
 
