@@ -351,6 +351,8 @@ def install():
         if status:
             raise Stop(f"{folder} has no pip and none could be added:\n{last_lines(lines)}")
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    # Most installed modules are never imported: compiling all of them takes longer than the rest.
+    pip.append("--no-compile")
     if tuple(map(int, re.findall(r"\d+", packages.get("pip", "0.0"))[:2])) >= (24, 1):
         pip += ["--progress-bar", "raw"]
     limits = folder / "eotcourse-constraints.txt"
