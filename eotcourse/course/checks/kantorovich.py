@@ -19,8 +19,8 @@ exercise(
 
 exercise(
     "ex-kantorovich-2",
-    probe=lambda answer: answer(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.5]]),
-                                np.array([0.3, -0.4, 1.1])),
+    probe=lambda answer: answer(np.array([[3.0, 0.0, 1.0], [0.1, 4.0, 2.0], [2.5, 0.7, 5.0]]),
+                                np.array([0.3, -0.4, 0.2])),
     right=lambda C, f: (C - f[:, None]).min(0),
     wrong={
         "max": (lambda C, f: (C - f[:, None]).max(0),

@@ -60,8 +60,8 @@ def _rows_only(C, mu, nu):
     },
 )
 def attained(impl):
-    """The plan has the right masses and costs the minimum: against scipy's linprog on the dense
-    constraint matrix and POT's network simplex."""
+    """The plan has the right masses and costs the minimum: against scipy's linprog on the
+    dense constraint matrix and POT's network simplex."""
     for C, mu, nu in _problems(0, 60):
         plan = impl.kantorovich(C, mu, nu)
         lp = linprog(C.ravel(), A_eq=_constraints(*C.shape), b_eq=np.r_[mu, nu], method="highs-ipm")
@@ -83,8 +83,9 @@ def attained(impl):
     },
 )
 def vertex(impl):
-    """The best plan's graph has no cycle (edges = nodes - components, by scipy's graph search), has at most
-    m+n-1 edges, and the columns of its constraints are independent, as a vertex requires."""
+    """The best plan's graph has no cycle (edges = nodes - components, by scipy's graph
+    search), has at most m+n-1 edges, and the columns of its constraints are independent, as a
+    vertex requires."""
     for C, mu, nu in _problems(1, 60):
         P = impl.kantorovich(C, mu, nu).P
         m, n = P.shape
@@ -109,15 +110,16 @@ def vertex(impl):
     },
 )
 def cycles(impl):
-    """A set of entries admits no direction of change exactly when its graph has no cycle: all 64 sets of
-    a 2x3 plan (in batches) and all 512 of a 3x3 plan, ranks against a search that peels off leaves."""
+    """A set of entries admits no direction of change exactly when its graph has no cycle: all
+    64 sets of a 2x3 plan (in batches) and all 512 of a 3x3 plan, ranks against a search that peels
+    off leaves."""
     for m, n, batches in ((2, 3, 8), (3, 3, 16)):
         sets = np.array(list(np.ndindex(*(2,) * (m * n))), dtype=bool)
         for batch in np.array_split(sets, batches):
             wrong = 0
             for used in batch:
-                rigid = not used.any() or np.linalg.matrix_rank(impl.rows(m, n)[:, used]) == used.sum()
-                wrong += rigid != _peels_off(used.reshape(m, n))
+                rank = np.linalg.matrix_rank(impl.rows(m, n)[:, used]) if used.any() else 0
+                wrong += (rank == used.sum()) != _peels_off(used.reshape(m, n))
             yield wrong
 
 
@@ -146,20 +148,26 @@ def _peels_off(used):
     },
 )
 def vertices(impl):
-    """All basic solutions of the constraints for n = 2, 3, 4, by solving for every set of 2n-1 entries
-    (11440 sets for n = 4): the non-negative ones are the n! permutation matrices, and no others."""
+    """All basic solutions of the constraints for n = 2, 3, 4, by solving for every set of 2n-1
+    entries (11440 sets for n = 4): the non-negative ones are the n! permutation matrices, and no
+    others."""
     for n in (2, 3, 4):
         A, b = _constraints(n, n)[:-1], np.r_[impl.mu(n), impl.nu(n)][:-1]
         bases = np.array(list(combinations(range(n * n), 2 * n - 1)))
         square = A[:, bases].transpose(1, 0, 2)
         # The matrix is totally unimodular: a determinant is -1, 0 or 1.
         regular = np.abs(np.linalg.det(square)) > 0.5
-        x = np.linalg.solve(square[regular], np.broadcast_to(b[:, None], (regular.sum(), len(b), 1)))
+        x = np.linalg.solve(square[regular], np.tile(b[:, None], (regular.sum(), 1, 1)))
         points = np.zeros((regular.sum(), n * n))
         np.put_along_axis(points, bases[regular], x[..., 0], 1)
         found = np.unique(np.round(points[points.min(1) > -1e-9], 9) + 0.0, axis=0)
         listed = np.unique([np.eye(n)[list(t)].ravel() for t in permutations(range(n))], axis=0)
         yield np.abs(found - listed).max() if found.shape == listed.shape else np.inf
+
+
+def _triangular(n):
+    weights = np.arange(1.0, n + 1)
+    return weights / weights.sum(), np.full(n, 1 / n)
 
 
 @claim(
@@ -175,14 +183,14 @@ def vertices(impl):
         "everything spread over everything": dict(
             kantorovich=lambda C: _product(C, *np.full((2, len(C)), 1 / len(C)))),
         "masses not equal": dict(
-            kantorovich=lambda C: kantorovich(C, np.arange(1, len(C) + 1) / (len(C) * (len(C) + 1) / 2))),
+            kantorovich=lambda C: kantorovich(C, *_triangular(len(C)))),
         "dearest assignment": dict(
             assignment=lambda C: assignment(-C)._replace(cost=-assignment(-C).cost)),
     },
 )
 def value(impl):
-    """For equal masses n times the plan is 0/1 and its cost is 1/n of the best permutation's, found by
-    listing all of them, by the assignment solver and by POT."""
+    """For equal masses n times the plan is 0/1 and its cost is 1/n of the best permutation's,
+    found by listing all of them, by the assignment solver and by POT."""
     rng = np.random.default_rng(2)
     for k in range(60):
         n = 2 + k % 5
@@ -223,12 +231,13 @@ PRICE_MUTANTS = {
     mutants=PRICE_MUTANTS,
 )
 def no_gap(impl):
-    """The prices keep the promise and earn the cost of the plan; the maximum is computed independently by
-    linprog on the dual, and POT's plan is tight for the same prices."""
+    """The prices keep the promise and earn the cost of the plan; the maximum is computed
+    independently by linprog on the dual, and POT's plan is tight for the same prices."""
     for C, mu, nu in _problems(3, 60):
         plan = impl.kantorovich(C, mu, nu)
         room = C - plan.f[:, None] - plan.g
-        dual = linprog(-np.r_[mu, nu], A_ub=_constraints(*C.shape).T, b_ub=C.ravel(), bounds=(None, None))
+        A = _constraints(*C.shape)
+        dual = linprog(-np.r_[mu, nu], A_ub=A.T, b_ub=C.ravel(), bounds=(None, None))
         earned = plan.f @ mu + plan.g @ nu
         certificate = max((plan.P * room).max(), (ot.emd(mu, nu, C) * room).max())
         yield max(-room.min(), abs(earned + dual.fun), abs(earned - plan.value), certificate)
@@ -250,8 +259,8 @@ def no_gap(impl):
     covers=("eq-duality-gap",),
 )
 def certificate(impl):
-    """The gap between any plan and any prices, feasible or not, is the mass times the room left by the
-    promise; the plans are random mixtures with known sums, not solutions."""
+    """The gap between any plan and any prices, feasible or not, is the mass times the room
+    left by the promise; the plans are random mixtures with known sums, not solutions."""
     rng = np.random.default_rng(4)
     for _ in range(200):
         n = rng.integers(2, 8)
@@ -273,12 +282,13 @@ def certificate(impl):
             kantorovich=lambda C, mu, nu: (w := kantorovich(C, mu, nu))._replace(f=-w.f, g=-w.g)),
         "pickup and delivery prices swapped": PRICE_MUTANTS["pickup and delivery prices swapped"],
         "prices ten percent too high": dict(
-            kantorovich=lambda C, mu, nu: (w := kantorovich(C, mu, nu))._replace(f=1.1 * w.f, g=1.1 * w.g)),
+            kantorovich=lambda C, mu, nu: (w := kantorovich(C, mu, nu))._replace(
+                f=1.1 * w.f, g=1.1 * w.g)),
     },
 )
 def price_of_a_place(impl):
-    """Prices bound the bill for all other masses from below and, where they are unique (the best plan uses
-    m+n-1 routes), give its small changes exactly; the bills come from POT."""
+    """Prices bound the bill for all other masses from below and, where they are unique (the
+    best plan uses m+n-1 routes), give its small changes exactly; the bills come from POT."""
     rng = np.random.default_rng(5)
     for C, mu, nu in _problems(6, 60):
         P, before, f, g = impl.kantorovich(C, mu, nu)
@@ -315,14 +325,15 @@ def _area(z, mu, nu):
     },
 )
 def on_a_line(impl):
-    """The area between the distribution functions is the cost of the linear program, of the plan in order,
-    of scipy's wasserstein_distance and of the prices read off the sign of F-G; first the example with 0.4."""
+    """The area between the distribution functions is the cost of the linear program, of the
+    plan in order, of scipy's wasserstein_distance and of the prices read off the sign of F-G;
+    first the example with 0.4."""
     rng = np.random.default_rng(7)
     for k in range(60):
         n = rng.integers(2, 9)
-        z, mu, nu = np.sort(rng.normal(size=n)), rng.dirichlet(np.ones(n)), rng.dirichlet(np.ones(n))
+        z, (mu, nu) = np.sort(rng.normal(size=n)), rng.dirichlet(np.ones(n), size=2)
         if k == 0:
-            z, mu, nu = np.array([0.0, 1.0, 3.0]), np.array([0.5, 0.2, 0.3]), np.array([0.1, 0.6, 0.3])
+            z, mu, nu = np.array([[0.0, 1.0, 3.0], [0.5, 0.2, 0.3], [0.1, 0.6, 0.3]])
         area, C = impl.area(z, mu, nu), impl.cost(z)
         slope = -np.sign(np.cumsum(mu - nu))[:-1]
         phi = np.r_[0.0, np.cumsum(slope * np.diff(z))]

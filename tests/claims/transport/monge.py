@@ -69,8 +69,9 @@ def _masses(rng, size, total):
     },
 )
 def groups(impl):
-    """A map exists exactly when groups do: all maps listed, against a search in exact fractions (with
-    its two consequences, m >= n and max mu <= max nu) and a mixed-integer program for the mass missed."""
+    """A map exists exactly when groups do: all maps listed, against a search in exact
+    fractions (with its two consequences, m >= n and max mu <= max nu) and a mixed-integer program
+    for the mass missed."""
     rng = np.random.default_rng(0)
     for _ in range(80):
         m, n = rng.integers(1, 6), rng.integers(1, 4)
@@ -99,8 +100,9 @@ def groups(impl):
     },
 )
 def examples(impl):
-    """One heap to two holes misses 1/2 and halves to thirds miss 1/6, by listing all maps; the plan that
-    splits the heap costs 1 for the squared distance, computed by hand from its two halves."""
+    """One heap to two holes misses 1/2 and halves to thirds miss 1/6, by listing all maps; the
+    plan that splits the heap costs 1 for the squared distance, computed by hand from its two
+    halves."""
     yield abs(_missed([1.0], np.array([0.5, 0.5]), impl.push) - 1 / 2)
     yield abs(_missed([0.5, 0.5], np.array([1 / 3, 2 / 3]), impl.push) - 1 / 6)
     C = (np.array([[0.0]]) - np.array([[-1.0, 1.0]])) ** impl.power
@@ -124,8 +126,9 @@ def examples(impl):
     },
 )
 def equal_masses(impl):
-    """With equal masses the maps that reach the target are the n! permutations, and the best of them,
-    found by listing all n^n row maps, costs what the assignment problem says, divided by n."""
+    """With equal masses the maps that reach the target are the n! permutations, and the best
+    of them, found by listing all n^n row maps, costs what the assignment problem says, divided by
+    n."""
     rng = np.random.default_rng(1)
     for k in range(30):
         n = 2 + k % 4
