@@ -14,9 +14,9 @@ def _push(t, mu, n):
     return np.bincount(t, weights=mu, minlength=n)
 
 
-def _missed(mu, nu, push, heaps=None):
+def _missed(mu, nu, push):
     """Mass in the wrong place after the best of all row maps, by listing them."""
-    maps = product(range(len(nu)), repeat=heaps or len(mu))
+    maps = product(range(len(nu)), repeat=len(mu))
     return min(np.abs(push(np.array(t), mu, len(nu)) - nu).sum() / 2 for t in maps)
 
 
