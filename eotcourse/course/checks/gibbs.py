@@ -43,7 +43,7 @@ exercise(
     "ex-gibbs-2",
     right=2 * math.log(_Z) - 4,
     wrong={
-        "tau forgotten": (math.log(_Z) - 2, "A divergence is not yet the loss: what multiplies it?"),
+        "tau forgotten": (math.log(_Z) - 2, "A divergence is not yet the loss. What is missing?"),
         "the value": (2 * math.log(_Z), "That is the best value itself, not the loss against it."),
         "score only": (
             4 - (4 * math.exp(2) + 2 * math.exp(1)) / _Z,
