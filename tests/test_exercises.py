@@ -3,7 +3,9 @@
 import re
 
 import notebooks
+import numpy as np
 import pytest
+import torch
 
 from eotcourse.course import check, exercises
 
@@ -92,6 +94,20 @@ def test_an_answer_that_raises_is_reported_with_its_error():
     exercises.exercise("ex-canary-2", right=lambda: 1.0, wrong={}, probe=lambda f: f())
     with pytest.raises(exercises.NotYet, match="ZeroDivisionError"):
         check("ex-canary-2", lambda: 1 / 0)
+
+
+@pytest.mark.parametrize(
+    "right, given",
+    [
+        ([0.25, 0.75], np.array([0.25, 0.75])),
+        (np.array([0.25, 0.75]), (0.25, 0.75)),
+        ((1.0, [1.0, 2.0]), (torch.tensor(1.0), np.array([1.0, 2.0]))),
+        ("b", " B "),
+    ],
+)
+def test_equal_answers_of_other_types_are_equal(right, given):
+    assert exercises._same(given, right, 1e-9)
+    assert not exercises._same("c" if isinstance(right, str) else 3.0, right, 1e-9)
 
 
 def test_unknown_exercise_is_named():
