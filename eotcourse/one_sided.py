@@ -68,7 +68,7 @@ def attention(
     is_causal : bool
         Query i attends to keys j <= i (see `causal_align`). Together with `attn_mask`, both hold.
     scale : float, optional
-        1 / tau, divides the temperature in exactly once; 1 / sqrt(d) by default. 0 is tau =
+        1 / tau, applied exactly once; 1 / sqrt(d) by default. 0 is tau =
         infinity: all allowed keys are equal, up to mask and prior. Negative values are refused
         here, though PyTorch takes them: no temperature corresponds to them.
     enable_gqa : bool

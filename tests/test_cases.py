@@ -184,7 +184,8 @@ def test_case_15_temperature_zero_is_refused():
 def test_case_16_scale_replaces_the_default():
     case = load("case-16")
     q, k, v = qkv(case)
-    for name, scale in [("default_1/sqrt(d)", None), ("explicit_1.0", 1.0), ("wrong_twice_1/d", 0.25)]:
+    scales = {"default_1/sqrt(d)": None, "explicit_1.0": 1.0, "wrong_twice_1/d": 0.25}
+    for name, scale in scales.items():
         out, aux = attend(q, k, v, scale=scale)
         close(out, case["expected"][name]["o"], case)
         close(aux.weights, case["expected"][name]["p"], case)

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from eotcourse import ALiBi, Aux, Causal, LogPrior, Regularizer, Shannon, attention
+from eotcourse import ALiBi, Aux, Causal, LogPrior, Shannon, attention
+from test_simplex import Sparsemax, rand
 
 INF, NAN = math.inf, math.nan
 HALF = (torch.float16, torch.bfloat16)
@@ -16,23 +17,17 @@ HALF = (torch.float16, torch.bfloat16)
 ATOL = {torch.float64: 1e-13, torch.float32: 4e-6, torch.float16: 1e-2, torch.bfloat16: 8e-2}
 
 
-def rand(*shape, seed=0, dtype=torch.float64, grad=True):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(shape, generator=generator, dtype=torch.float64)
-    return x.to(dtype).requires_grad_(grad)
-
-
 def inputs(lead=(2, 4), q_len=3, k_len=5, d=4, d_v=6, dtype=torch.float64, kv_lead=None):
     kv_lead = lead if kv_lead is None else kv_lead
     return (
-        rand(*lead, q_len, d, seed=1, dtype=dtype),
-        rand(*kv_lead, k_len, d, seed=2, dtype=dtype),
-        rand(*kv_lead, k_len, d_v, seed=3, dtype=dtype),
+        rand(*lead, q_len, d, seed=1, dtype=dtype, grad=True),
+        rand(*kv_lead, k_len, d, seed=2, dtype=dtype, grad=True),
+        rand(*kv_lead, k_len, d_v, seed=3, dtype=dtype, grad=True),
     )
 
 
 def gradients(out, tensors):
-    upstream = rand(*out.shape, seed=4, dtype=out.dtype, grad=False)
+    upstream = rand(*out.shape, seed=4, dtype=out.dtype)
     return torch.autograd.grad(out, tensors, upstream)
 
 
@@ -45,16 +40,17 @@ def same(ours, theirs, tensors, dtype):
 
 
 MASKS = {
-    "none": lambda lead, q_len, k_len, dtype: None,
-    "bool": lambda lead, q_len, k_len, dtype: rand(*lead, q_len, k_len, grad=False) > -0.5,
-    "bool row": lambda lead, q_len, k_len, dtype: rand(1, k_len, seed=5, grad=False) > -0.5,
-    "bool column": lambda lead, q_len, k_len, dtype: rand(q_len, 1, seed=5, grad=False) > -0.5,
-    "bool empty row": lambda lead, q_len, k_len, dtype: (torch.arange(q_len) != 1)[:, None]
-    & (torch.arange(k_len) != 0),
-    "float": lambda lead, q_len, k_len, dtype: rand(*lead, q_len, k_len, dtype=dtype),
-    "float broadcast": lambda lead, q_len, k_len, dtype: rand(q_len, k_len, dtype=dtype),
-    "float excluding": lambda lead, q_len, k_len, dtype: rand(q_len, k_len, dtype=dtype, grad=False)
-    .masked_fill(rand(q_len, k_len, seed=6, grad=False) > 0.5, -INF),
+    "none": lambda lead, q, k, dtype: None,
+    "bool": lambda lead, q, k, dtype: rand(*lead, q, k) > -0.5,
+    "bool row": lambda lead, q, k, dtype: rand(1, k, seed=5) > -0.5,
+    "bool column": lambda lead, q, k, dtype: rand(q, 1, seed=5) > -0.5,
+    "bool empty row": lambda lead, q, k, dtype: (torch.arange(q) != 1)[:, None]
+    & (torch.arange(k) != 0),
+    "float": lambda lead, q, k, dtype: rand(*lead, q, k, dtype=dtype, grad=True),
+    "float broadcast": lambda lead, q, k, dtype: rand(q, k, dtype=dtype, grad=True),
+    "float excluding": lambda lead, q, k, dtype: rand(q, k, dtype=dtype).masked_fill(
+        rand(q, k, seed=6) > 0.5, -INF
+    ),
 }
 
 
@@ -93,7 +89,11 @@ def test_equals_sdpa_for_broadcast_batches_and_unequal_groups():
         ((2, 4), (2, 2), (2, 1), True),
         ((2, 4), (2, 4), (2, 4), True),
     ]:
-        tensors = (rand(*q_lead, 3, 4), rand(*k_lead, 5, 4, seed=1), rand(*v_lead, 5, 2, seed=2))
+        tensors = (
+            rand(*q_lead, 3, 4, grad=True),
+            rand(*k_lead, 5, 4, seed=1, grad=True),
+            rand(*v_lead, 5, 2, seed=2, grad=True),
+        )
         arguments = dict(enable_gqa=gqa)
         same(attention(*tensors, **arguments), sdpa(*tensors, **arguments), tensors, torch.float64)
 
@@ -123,7 +123,8 @@ def test_dropout_draws_what_sdpa_draws(dtype, p):
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         theirs = sdpa(*tensors, dropout_p=p)
     same(ours, theirs, tensors, dtype)
-    assert torch.equal(aux.weights, attention(*tensors, return_aux=True, need_weights=True)[1].weights)
+    kept = attention(*tensors, return_aux=True, need_weights=True)[1]
+    assert torch.equal(aux.weights, kept.weights)
     if p == 1.0:
         assert not ours.any()
 
@@ -132,7 +133,7 @@ def test_dropout_draws_what_sdpa_draws(dtype, p):
 @pytest.mark.parametrize("outer", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_autocast_gives_what_sdpa_gives(dtype, outer):
     tensors = inputs(dtype=outer)
-    mask = rand(3, 5, dtype=outer, grad=False)
+    mask = rand(3, 5, dtype=outer)
     with torch.autocast("cpu", dtype):
         ours, aux = attention(*tensors, mask, return_aux=True, need_weights=True)
         theirs = sdpa(*tensors, mask)
@@ -162,10 +163,10 @@ def test_causal_alignments(q_len, k_len, align):
     allowed = torch.tensor([[j <= i + offset for j in range(k_len)] for i in range(q_len)])
     out = attention(*tensors, is_causal=True, causal_align=align)
     same(out, sdpa(*tensors, allowed), tensors, torch.float64)
-    extra = rand(q_len, k_len, seed=8, grad=False) > -0.5
+    extra = rand(q_len, k_len, seed=8) > -0.5
     out = attention(*tensors, extra, is_causal=True, causal_align=align)
     same(out, sdpa(*tensors, extra & allowed), tensors, torch.float64)
-    bias = rand(q_len, k_len, seed=8, grad=False)
+    bias = rand(q_len, k_len, seed=8)
     out = attention(*tensors, bias, is_causal=True, causal_align=align)
     same(out, sdpa(*tensors, bias.masked_fill(~allowed, -INF)), tensors, torch.float64)
 
@@ -189,7 +190,7 @@ def test_alibi_measures_from_the_position_of_the_query(align, causal):
 
 def test_log_prior_is_added_in_scaled_units():
     tensors = inputs()
-    log_pi = rand(5, seed=9, grad=False)
+    log_pi = rand(5, seed=9)
     out = attention(*tensors, scale=0.2, regularizer=Shannon(LogPrior(log_pi)))
     same(out, sdpa(*tensors, log_pi[None], scale=0.2), tensors, torch.float64)
 
@@ -225,7 +226,8 @@ def test_query_that_may_attend_to_nothing(kind, dtype):
     every = every + aux.threshold.exp().sum()
     for g in torch.autograd.grad(every, tensors):
         assert g.isfinite().all()
-    assert not torch.autograd.grad(attention(*tensors, **arguments).sum(), tensors[0])[0][..., 1, :].any()
+    dq, _, _ = gradients(attention(*tensors, **arguments), tensors)
+    assert not dq[..., 1, :].any() and dq[..., 0, :].any()
 
 
 @pytest.mark.parametrize("dtype", ATOL, ids=str)
@@ -267,7 +269,7 @@ def test_a_finite_bias_never_excludes():
 
 def test_zero_scale_is_the_prior():
     tensors = inputs()
-    pi = torch.softmax(rand(5, grad=False), 0)
+    pi = torch.softmax(rand(5), 0)
     out = attention(*tensors, scale=0, regularizer=Shannon(LogPrior(pi.log())))
     torch.testing.assert_close(out, (pi @ tensors[2])[..., None, :].expand_as(out))
 
@@ -284,7 +286,7 @@ def test_nan_stays_in_its_query():
 
 def test_aux_holds_what_the_regulariser_says():
     q, k, v = inputs()
-    mask = rand(3, 5, seed=7, grad=False) > -0.5
+    mask = rand(3, 5, seed=7) > -0.5
     regularizer = Shannon(ALiBi([0.1, 0.2, 0.3, 0.4]))
     out, aux = attention(
         q, k, v, mask, scale=0.4, regularizer=regularizer, return_aux=True, need_weights=True
@@ -298,39 +300,17 @@ def test_aux_holds_what_the_regulariser_says():
     assert lean.weights is None and torch.equal(lean.threshold, aux.threshold)
 
 
-class Quadratic(Regularizer):
-    """A member that isn't Shannon: sparsemax, by bisection."""
-
-    def penalty(self, p):
-        return ((p * p).sum(-1) - 1) / 2
-
-    def response(self, p):
-        return (p > 0).to(p.dtype)
-
-    def solve_threshold(self, theta):
-        high = theta.amax(-1)
-        low = high - 1
-        for _ in range(60):
-            middle = (low + high) / 2
-            heavy = (theta - middle[..., None]).clamp_min(0).sum(-1) > 1
-            low, high = torch.where(heavy, middle, low), torch.where(heavy, high, middle)
-        return low + 1
-
-    def pointwise(self, gap):
-        return (gap + 1).clamp_min(0)
-
-
 def test_another_regulariser_takes_the_place_of_shannon():
     from entmax import sparsemax
 
     q, k, v = inputs()
-    mask = rand(3, 5, seed=7, grad=False) > -0.5
+    mask = rand(3, 5, seed=7) > -0.5
     slopes = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
     lag = (torch.arange(3)[:, None] - torch.arange(5)).abs()
     theta = (0.4 * q @ k.mT - slopes[:, None, None] * lag).masked_fill(~mask, -1e9)
-    out = attention(q, k, v, mask, scale=0.4, regularizer=Quadratic(ALiBi(slopes)))
+    out = attention(q, k, v, mask, scale=0.4, regularizer=Sparsemax(ALiBi(slopes)))
     torch.testing.assert_close(out, sparsemax(theta, -1) @ v, atol=1e-12, rtol=0)
-    empty = attention(q, k, v, torch.zeros(3, 5, dtype=torch.bool), regularizer=Quadratic())
+    empty = attention(q, k, v, torch.zeros(3, 5, dtype=torch.bool), regularizer=Sparsemax())
     assert not empty.any()
 
 
@@ -369,7 +349,7 @@ def test_derivatives_of_second_order_and_vmap(feature):
 
 @pytest.mark.parametrize("cast", [False, True])
 def test_compiles_without_a_graph_break(cast):
-    shannon = Shannon(ALiBi([0.1, 0.2, 0.3, 0.4]) + LogPrior(rand(5, grad=False)))
+    shannon = Shannon(ALiBi([0.1, 0.2, 0.3, 0.4]) + LogPrior(rand(5)))
 
     def f(q, k, v):
         plain, aux = attention(q, k, v, is_causal=True, return_aux=True, need_weights=True)

@@ -19,7 +19,7 @@ EPS = torch.finfo(torch.float64).eps
 
 def rand(*shape, seed=0, dtype=torch.float64, grad=False):
     generator = torch.Generator().manual_seed(seed)
-    x = 2 * torch.randn(*shape, generator=generator, dtype=torch.float64)
+    x = torch.randn(shape, generator=generator, dtype=torch.float64)
     return x.to(dtype).requires_grad_(grad)
 
 
