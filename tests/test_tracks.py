@@ -41,7 +41,7 @@ def need(pages, columns):
 @pytest.mark.parametrize("title", ["One sitting", "One weekend", "One term"])
 def test_every_row_sums_its_pages(title):
     _, rows = track(title)
-    assert len(rows) >= 4
+    assert len(rows) >= 3
     for pages, promised in rows:
         assert promised == need(pages, len(promised)), pages
 
