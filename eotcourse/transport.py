@@ -569,10 +569,10 @@ def _scale(log_mass, share, log_sum):
 
 
 def _floating(name, x, like=None):
-    if isinstance(x, list | tuple):
-        x = np.asarray(x) if like is None else like.new_tensor(x)
+    if isinstance(x, list | tuple) and like is not None:
+        x = like.new_tensor(x)
     if not isinstance(x, torch.Tensor):
-        x = torch.tensor(x, device=None if like is None else like.device)
+        x = torch.from_numpy(np.array(x)).to("cpu" if like is None else like.device)
     if not x.is_floating_point():
         raise TypeError(f"{name} has dtype {x.dtype}; expected a floating dtype")
     return x
