@@ -58,9 +58,10 @@ def test_holds_and_fails_can_fail(capsys):
         fails("b", float("nan"), 0.4)
 
 
-def draw(data, label="mass"):
+def draw(data, label="mass", dot=(1, 2)):
     fig, ax = plt.subplots()
     ax.plot(data)
+    ax.scatter(*dot)
     ax.bar([0, 1], [0.3, 0.7])
     ax.set_ylabel(label)
     return fig
@@ -74,6 +75,7 @@ def draw(data, label="mass"):
         draw([3.0, 2.0, 1.0]),
         draw([1.0, 2.0, np.nan]),
         draw([1.0, 2.0, 3.0], label="weight"),
+        draw([1.0, 2.0, 3.0], dot=(1, 2.02)),
     ],
 )
 def test_fingerprint_notices_changes(other):

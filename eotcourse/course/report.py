@@ -132,7 +132,7 @@ def _summary(values):
     samples = a[np.linspace(0, a.size - 1, min(a.size, 7)).round().astype(int)]
     values = [finite.min(), finite.max(), finite.mean(), *samples]
     values = [0.0 if abs(v) < small else v for v in values]
-    low, high, mean, *samples = (f"{v + 0.0:.3g}" for v in values)
+    low, high, mean, *samples = (f"{v:.3g}" for v in values)
     return f"n={a.size} in [{low}, {high}] mean {mean} at {'/'.join(samples)}"
 
 
@@ -142,6 +142,8 @@ def fingerprint(fig):
     Two machines give the same text for the same data, also under different matplotlib releases; a
     changed number of one part in a thousand, a missing curve or a swapped axis changes it.
     """
+    from matplotlib.collections import PathCollection
+
     lines = []
     for i, ax in enumerate(fig.axes):
         scales = f"{ax.get_xscale()}/{ax.get_yscale()}"
@@ -157,7 +159,7 @@ def fingerprint(fig):
                 lines.append(f"  levels {_summary(c.levels)}")
             elif c.get_array() is not None:
                 lines.append(f"  mesh {_summary(c.get_array())}")
-            elif len(c.get_offsets()) > 1:
+            elif isinstance(c, PathCollection):
                 x, y = np.asarray(c.get_offsets()).T
                 lines.append(f"  points x {_summary(x)} y {_summary(y)}")
         heights = [p.get_height() for p in ax.patches if hasattr(p, "get_height")]
