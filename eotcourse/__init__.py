@@ -3,7 +3,7 @@
 from .one_sided import Aux, attention
 from .priors import ALiBi, Causal, LogPrior, Padding, Window, alibi_slopes
 from .regularizers import Regularizer, Shannon
-from .simplex import softmax
+from .simplex import entmax, softmax, sparsemax
 
 __version__ = "0.1.0"
 
@@ -18,5 +18,7 @@ __all__ = [
     "Window",
     "alibi_slopes",
     "attention",
+    "entmax",
     "softmax",
+    "sparsemax",
 ]

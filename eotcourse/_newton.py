@@ -1,0 +1,128 @@
+"""The soft maximum of the Tsallis family by Newton's method, on plain rows without gradient.
+
+The weights are p = exp_a(z - zeta) with exp_a the inverse of log_a(x) = (x^(a-1) - 1)/(a-1), and
+zeta makes them sum to one. The function solved is log_a of the sum of the weights: as a function
+of zeta it is convex and decreasing for 1 <= a <= 2 (minus a constant it is the r-norm of
+(y - kappa)_+, r = 1/(a-1)), so that Newton's steps from a lower bound rise to the root and need
+no bracket; at a = 1 the first step is the log-sum-exp. Above 2 a bracket guards the steps.
+
+Two ways to write the same weights share the work. Below `NEAR` the gap z - zeta is kept and log1p
+turns it into log p, which survives a = 1. Above, kappa = (a-1) zeta - 1 is kept and
+p = (y - kappa)_+^r with y = (a-1) z, which doesn't cancel for small weights.
+"""
+
+import math
+
+import torch
+
+NEAR = 1.2
+_CHUNK = 1 << 18
+_STEPS = 300
+
+
+def solve(theta, alpha):
+    """Weights and soft maxima for rows of scaled scores; `alpha` is a number or broadcasts.
+
+    >>> solve(torch.tensor([[1.0, 0.5, 0.0]]), 1.5)
+    (tensor([[0.6242, 0.2917, 0.0841]]), tensor([1.4199]))
+    """
+    n = theta.shape[-1]
+    p = torch.empty(theta.shape, dtype=theta.dtype, device=theta.device)
+    if n == 0:
+        return p, theta.new_full(theta.shape[:-1], -math.inf)
+    rows, weights = theta.reshape(-1, n), p.view(-1, n)
+    zeta = rows.new_empty(len(rows), 1)
+    if isinstance(alpha, torch.Tensor):
+        alpha = alpha.expand(theta.shape[:-1] + (1,)).reshape(-1, 1)
+    step = max(1, _CHUNK // n)
+    for i in range(0, len(rows), step):
+        part = slice(i, i + step)
+        order = alpha[part] if isinstance(alpha, torch.Tensor) else alpha
+        weights[part], zeta[part] = _solve_rows(rows[part], order)
+    return p, zeta.reshape(theta.shape[:-1])
+
+
+def _solve_rows(rows, alpha):
+    top = rows.amax(-1, keepdim=True)
+    empty = top == -math.inf
+    z = torch.where(empty, 0.0, rows - top)
+    if not isinstance(alpha, torch.Tensor):
+        p, zeta = (_near if alpha < NEAR else _far)(z, alpha)
+    else:
+        near = (alpha < NEAR).squeeze(-1)
+        p, zeta = torch.empty_like(z), torch.empty_like(top)
+        for select, method in ((near, _near), (~near, _far)):
+            if bool(select.any()):
+                p[select], zeta[select] = method(z[select], alpha[select])
+    return torch.where(empty, 0.0, p), torch.where(empty, -math.inf, top + zeta)
+
+
+def _near(z, alpha):
+    a = alpha - 1
+    info = torch.finfo(z.dtype)
+    z = z.clamp_min(-math.sqrt(info.max))  # a * -inf is NaN at alpha = 1
+    zeta = torch.zeros_like(z[:, :1])
+    for _ in range(_STEPS):
+        gap = z - zeta
+        t = (a * gap).clamp_min(-1)
+        p = torch.where(t == 0, gap, gap * (t.log1p() / t)).exp()
+        mass = p.sum(-1, keepdim=True)
+        response = (p / (1 + t).clamp_min(info.tiny)).sum(-1, keepdim=True)
+        log_mass = mass.log()
+        t = a * log_mass
+        step = torch.where(t == 0, log_mass, log_mass * (t.expm1() / t))
+        step = step * (-t).exp() * mass / response
+        zeta = zeta + step
+        if not bool((step > 4 * info.eps * zeta.clamp_min(1)).any()):
+            break
+    return p / mass, zeta
+
+
+def power(base, r):
+    """`base` >= 0 to the power r, and to the power r - 1 (0 where the base is 0)."""
+    if isinstance(r, float) and r in (1.0, 2.0, 3.0):
+        lower = (base > 0).to(base.dtype) if r == 1.0 else base if r == 2.0 else base * base
+        return base * lower, lower
+    # Not torch.pow: the last entries of a row must be rounded like the others.
+    upper = (base.log() * r).exp()
+    return upper, upper / base.clamp_min(torch.finfo(base.dtype).tiny)
+
+
+def climb(y, kappa, alpha):
+    """Root of sum (y - kappa)_+^r = 1 from a lower bound; the top of each row of `y` is 0.
+
+    Also returns the last step, which the root didn't take: adding it is below its resolution.
+    """
+    a = alpha - 1
+    r = 1 / a
+    eps = torch.finfo(y.dtype).eps
+    guard = bool((alpha > 2).any()) if isinstance(alpha, torch.Tensor) else alpha > 2
+    low, high = kappa, -(y.new_full((1,), float(y.shape[-1])) ** -a)
+    before = torch.full_like(kappa, math.inf)
+    for _ in range(_STEPS):
+        upper, lower = power((y - kappa).clamp_min_(0), r)
+        mass = upper.sum(-1, keepdim=True)
+        step = (mass - mass ** (1 - a)) / lower.sum(-1, keepdim=True)
+        moving = step.abs() > 4 * eps * kappa.abs()
+        if not guard:
+            # From below every step is upward; a downward one is rounding at the root.
+            moving &= step > 0
+        if not bool(moving.any()):
+            break
+        new = kappa + step
+        if guard:
+            error = (mass - 1).abs()
+            low = torch.where(mass >= 1, torch.maximum(low, kappa), low)
+            high = torch.where(mass < 1, torch.minimum(high, kappa), high)
+            lost = (new <= low) | (new >= high) | (error > before / 2)
+            new = torch.where(lost & moving, -(low * high).sqrt(), new)
+            before = error
+        kappa = torch.where(moving, new, kappa)
+    return kappa, step
+
+
+def _far(z, alpha):
+    y = (alpha - 1) * z
+    kappa, step = climb(y, torch.full_like(y[:, :1], -1.0), alpha)
+    p, _ = power(((y - kappa) - step).clamp_min_(0), 1 / (alpha - 1))
+    return p / p.sum(-1, keepdim=True), (1 + kappa) / (alpha - 1)
