@@ -102,6 +102,15 @@ COMPLAINTS = """() => {
   return complaints;
 }"""
 
+# Axe measures contrast piece by piece. It has no rule for the inside of a formula, whose colour is
+# measured above, and one piece of code of each colour is enough.
+THIN_OUT = """() => {
+  document.querySelectorAll(".math svg, .mathml, .math-glyphs").forEach(inside => inside.remove());
+  const seen = new Set();
+  document.querySelectorAll(".highlight pre span[class]").forEach(token =>
+    seen.has(token.className) ? token.replaceWith(token.textContent) : seen.add(token.className));
+}"""
+
 RUN_AXE = """async () => {
   const found = await axe.run(document, {resultTypes: ["violations"], preload: false});
   return found.violations.flatMap(rule => rule.nodes.map(node =>
@@ -150,6 +159,11 @@ def new_page(browser):
         context.close()
 
 
+def set_theme(page, theme):
+    page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+    page.wait_for_timeout(300)  # colours change gradually
+
+
 @pytest.mark.parametrize("width, themes", [(1280, ["light", "dark"]), (390, ["dark", "light"])])
 @pytest.mark.parametrize("path", PAGES)
 def test_page(new_page, path, width, themes):
@@ -158,15 +172,18 @@ def test_page(new_page, path, width, themes):
     shift = page.evaluate("window.layoutShift")
     assert shift <= 0.02, f"the page moves while it loads: {shift}"
     page.evaluate(OPEN_EVERYTHING)
-    page.add_script_tag(path=AXE)
     complaints = []
+    SHOTS.mkdir(exist_ok=True)
     for theme in themes:
-        page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
-        page.wait_for_timeout(300)
-        SHOTS.mkdir(exist_ok=True)
+        set_theme(page, theme)
         shot = SHOTS / f"{path.removesuffix('.html').replace('/', '-')}-{width}-{theme}.png"
         page.screenshot(path=shot, full_page=True)
-        complaints += page.evaluate(COMPLAINTS) + page.evaluate(RUN_AXE)
+        complaints += page.evaluate(COMPLAINTS)
+    page.evaluate(THIN_OUT)
+    page.add_script_tag(path=AXE)
+    for theme in themes:
+        set_theme(page, theme)
+        complaints += [f"{theme}: {words}" for words in page.evaluate(RUN_AXE)]
     complaints += page.trouble
     assert not complaints, "\n".join(complaints)
 

@@ -10,17 +10,18 @@ if (document.documentElement.dataset.theme === "auto") {
 document.addEventListener("DOMContentLoaded", () => {
   const each = (selector, change) => document.querySelectorAll(selector).forEach(change);
 
-  // A formula wider than its column can be scrolled by keyboard; any other is no stop.
+  // What is wider than its column can be scrolled by keyboard; anything else is no stop.
   const watch = new ResizeObserver((entries) => entries.forEach(({ target }) => {
     if (target.scrollWidth > target.clientWidth) {
+      const kind = target.matches(".math-scroll") ? "equation" : "table";
       target.tabIndex = 0;
       target.setAttribute("role", "group");
-      target.setAttribute("aria-label", "Wide equation, scrolls sideways");
+      target.setAttribute("aria-label", `Wide ${kind}, scrolls sideways`);
     } else {
       for (const name of ["tabindex", "role", "aria-label"]) target.removeAttribute(name);
     }
   }));
-  each(".math-scroll", (box) => watch.observe(box));
+  each(".math-scroll, .pst-scrollable-table-container", (box) => watch.observe(box));
 
   // The logo stands in the side bar, which is no landmark.
   each(".bd-sidebar-primary", (bar) => {
