@@ -82,7 +82,7 @@ def _one_head(table, head):
     return table[..., [head], :, :]
 
 
-def _keep_parameter(module, name, value):
+def keep_parameter(module, name, value):
     """Store `value` so that a parameter is trained and a constant moves with the module."""
     if isinstance(value, nn.Parameter):
         module.register_parameter(name, value)
@@ -166,7 +166,7 @@ class ALiBi(Prior):
         slopes = torch.as_tensor(slopes)
         if slopes.dim() != 1:
             raise ValueError(f"slopes must have shape (heads,), got {tuple(slopes.shape)}")
-        _keep_parameter(self, "slopes", slopes)
+        keep_parameter(self, "slopes", slopes)
 
     def bias(self, q_positions, k_positions, head=None):
         slopes = _one_head(self.slopes[:, None, None], head)
@@ -203,7 +203,7 @@ class LogPrior(Prior):
             raise ValueError("log_pi needs at least one dimension, got a tensor of shape ()")
         if not bool((log_pi < math.inf).all()):
             raise ValueError("log_pi must not contain NaN or +inf")
-        _keep_parameter(self, "log_pi", log_pi)
+        keep_parameter(self, "log_pi", log_pi)
 
     def bias(self, q_positions, k_positions, head=None):
         table = self.log_pi if self.log_pi.dim() > 1 else self.log_pi[None, :]

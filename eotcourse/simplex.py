@@ -214,6 +214,41 @@ def softmax(s, tau=1.0, dim=-1):
     return gibbs(theta)[0].movedim(-1, dim).to(s.dtype)
 
 
+def _by_series(t, radius, coefficient, closed):
+    """`closed(t)`, whose derivatives cancel near 0, there by its power series."""
+    small = t.abs() < radius
+    near = torch.where(small, t, 0.0)
+    series = torch.zeros_like(near)
+    for k in range(17, -1, -1):
+        series = series * near + coefficient(k)
+    return torch.where(small, series, closed(torch.where(small, 1.0, t)))
+
+
+def log_alpha(x, alpha):
+    r""":math:`\log_\alpha x = (x^{\alpha-1} - 1)/(\alpha-1)`, the logarithm at alpha = 1.
+
+    >>> log_alpha(torch.tensor([0.25, 1.0]), 1.5)
+    tensor([-1., 0.])
+    """
+    log = x.log()
+    t = (alpha - 1) * log
+    ratio = _by_series(t, 1, lambda k: 1 / math.factorial(k + 1), lambda t: t.expm1() / t)
+    return log * ratio
+
+
+def exp_alpha(x, alpha):
+    r""":math:`\exp_\alpha x = (1 + (\alpha-1) x)_+^{1/(\alpha-1)}`, the inverse of `log_alpha`.
+
+    >>> exp_alpha(torch.tensor([-1.0, 0.0, -5.0]), 1.5)
+    tensor([0.2500, 1.0000, 0.0000])
+    """
+    t = (alpha - 1) * x
+    zero = t <= -1
+    t, x = torch.where(zero, 0.0, t), torch.where(zero, 0.0, x)
+    ratio = _by_series(t, 0.1, lambda k: (-1) ** k / (k + 1), lambda t: t.log1p() / t)
+    return torch.where(zero, 0.0, (x * ratio).exp())
+
+
 def response(p, alpha):
     r"""The response :math:`u = p^{2-\alpha}` of the Tsallis family, 0 where p = 0.
 
@@ -233,13 +268,12 @@ def _drift(p, alpha):
     """
     log_p = torch.where(p == 0, 1.0, p).log()
     t = (alpha - 1) * log_p
-    small = t > -1
-    near = torch.where(small, t, 0.0)
-    series = torch.zeros_like(near)
-    for k in range(17, -1, -1):
-        series = series * near + (k + 1) / math.factorial(k + 2)
-    far = torch.where(small, -1.0, t)
-    phi = torch.where(small, series, (far * far.exp() - far.expm1()) / far**2)
+    phi = _by_series(
+        t,
+        1,
+        lambda k: (k + 1) / math.factorial(k + 2),
+        lambda t: (t * t.exp() - t.expm1()) / t**2,
+    )
     above = _above(alpha, p)
     order = torch.where(above, alpha, 2.0)
     return torch.where(above, t.exp() * (t - 1) / (order - 1) ** 2, log_p**2 * phi)
