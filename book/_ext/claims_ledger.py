@@ -40,10 +40,12 @@ def statements(doctree):
 
 
 def followed_by_proof(node):
-    siblings = node.parent.children[node.parent.index(node) + 1 :]
-    for sibling in siblings:
-        if not isinstance(sibling, (nodes.target, nodes.comment)):
-            return isinstance(sibling, proof_node)
+    """Whether a proof stands after the statement, before the next one and in the same section."""
+    for sibling in node.parent.children[node.parent.index(node) + 1 :]:
+        if isinstance(sibling, proof_node):
+            return True
+        if isinstance(sibling, nodes.Element) and "realtype" in sibling:
+            return False
     return False
 
 
