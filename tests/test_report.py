@@ -46,8 +46,9 @@ def test_show_refuses_nan_and_cubes():
 
 def test_holds_and_fails_can_fail(capsys):
     holds("a", torch.tensor([1e-13, -2e-13]), 1e-12)
+    holds("c", 0, 0)
     fails("b", [0.0, -0.5], 0.4)
-    assert capsys.readouterr().out == "a: holds to 1e-12\nb: fails by more than 0.4\n"
+    assert capsys.readouterr().out == "a: holds to 1e-12\nc: holds exactly\nb: fails by more than 0.4\n"
     with pytest.raises(AssertionError, match="off by"):
         holds("a", -1e-11, 1e-12)
     with pytest.raises(AssertionError):

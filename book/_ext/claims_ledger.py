@@ -133,7 +133,8 @@ class ClaimLedger(SphinxDirective):
     """All claims, page by page, with what each computes, its mutants and its source."""
 
     def run(self):
-        every = claims()
+        order = list(self.config.external_site_map)
+        every = sorted(claims(), key=lambda c: order.index(f"book/{c.page}"))
         for path in {c.check.__code__.co_filename for c in every}:
             self.env.note_dependency(path)
         pages = {c.page for c in every}
@@ -157,7 +158,9 @@ class ClaimLedger(SphinxDirective):
                     "", nodes.inline("", label), refdomain="prf", reftype="ref",
                     reftarget=label, refexplicit=False, refdoc=self.env.docname, refwarn=True,
                 )
-                entry += nodes.paragraph("", "", link, nodes.Text(": " + verdict(ties)))
+                entry += nodes.paragraph(
+                    "", "", nodes.strong("", "", link), nodes.Text(" · " + verdict(ties))
+                )
                 for tie in ties:
                     entry += listing(tie)
                 section += entry

@@ -97,7 +97,7 @@ def holds(statement, error, tol):
     """
     worst = _largest(error)
     assert worst <= tol, f"{statement}: off by {worst:.3g}, more than {tol:g}"
-    print(f"{statement}: holds to {tol:g}")
+    print(f"{statement}: holds {f'to {tol:g}' if tol else 'exactly'}")
 
 
 def fails(statement, error, at_least):
