@@ -20,9 +20,9 @@ def blurred(axes, panels, mu, nu):
     height = 0.3 * min(m, n) / max(mu.max(), nu.max())
     for ax, (title, P) in zip(axes, panels, strict=True):
         ax.imshow(P / P.max(), vmin=0, vmax=1, extent=(0, n, m, 0), aspect="equal")
-        ax.plot(height * mu, np.arange(m) + 0.5, color=LIGHT["softmax"], linestyle="-", linewidth=1.5)
-        ax.plot(np.arange(n) + 0.5, m - height * nu, color=LIGHT["entmax"], linestyle="-",
-                linewidth=1.5)
+        look = {"linestyle": "-", "linewidth": 1.5}
+        ax.plot(height * mu, np.arange(m) + 0.5, color=LIGHT["softmax"], **look)
+        ax.plot(np.arange(n) + 0.5, m - height * nu, color=LIGHT["entmax"], **look)
         ax.set(title=title, xticks=[], yticks=[], xlim=(0, n), ylim=(m, 0))
 
 
