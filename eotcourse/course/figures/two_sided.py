@@ -40,13 +40,13 @@ def support(eps, mass, counts, collapse):
         nearest = np.take_along_axis(gaps, np.abs(gaps).argmin(1)[:, None], 1)[:, 0]
         clear = (mass[:, j] > 0.12) & (eps < collapse)
         at = np.where(clear, np.abs(nearest), 0).argmax()
-        side = 1 if nearest[at] > 0 else -1
-        where = {"ha": "right", "va": "bottom" if side > 0 else "top"}
-        below.text(eps[at], mass[at, j] + 0.02 * side, f"key {j + 1}", color=LIGHT[name], **where)
+        lift, side = (0.04, "bottom") if nearest[at] > 0 else (-0.02, "top")
+        look = {"color": LIGHT[name], "ha": "right", "va": side}
+        below.text(eps[at], mass[at, j] + lift, f"key {j + 1}", **look)
     for ax in (top, below):
         ax.axvline(collapse, color=LIGHT["grey"], linestyle="--", linewidth=1)
     below.text(collapse * 1.04, 0.5, "collapse", color=LIGHT["ink"])
-    below.set(xscale="log", ylim=(-0.03, 1.1), ylabel="mass of a key")
+    below.set(xscale="log", ylim=(-0.03, 1.13), ylabel="mass of a key")
     below.set_xlabel(r"weight $\varepsilon$ of the information")
     below.set_xticks([0.1, 0.3, 1, 3], ["0.1", "0.3", "1", "3"])
     below.xaxis.set_minor_locator(NullLocator())
