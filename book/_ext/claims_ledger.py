@@ -133,8 +133,9 @@ class ClaimLedger(SphinxDirective):
     """All claims, page by page, with what each computes, its mutants and its source."""
 
     def run(self):
-        order = list(self.config.external_site_map)
-        every = sorted(claims(), key=lambda c: order.index(f"book/{c.page}"))
+        # A page that is not in the book comes last; the consistency check reports it.
+        order = {name: i for i, name in enumerate(self.config.external_site_map)}
+        every = sorted(claims(), key=lambda c: order.get(f"book/{c.page}", len(order)))
         for path in {c.check.__code__.co_filename for c in every}:
             self.env.note_dependency(path)
         pages = {c.page for c in every}
