@@ -248,8 +248,8 @@ class MultiheadAttention(nn.Module):
 
     def _attend(self, q, k, v, mask, dropout=0.0, need_weights=False):
         out, aux = attention(
-            q, k, v, mask, dropout, enable_gqa=True, regularizer=self.regularizer,
-            return_aux=True, need_weights=need_weights,
+            q, k, v, mask, dropout, enable_gqa=self.num_kv_heads != self.num_heads,
+            regularizer=self.regularizer, return_aux=True, need_weights=need_weights,
         )  # fmt: skip
         return out, aux.weights
 

@@ -6,15 +6,17 @@ import io
 import itertools
 import math
 import warnings
+from functools import partial
 
 import pytest
 import torch
-from entmax import sparsemax
+from entmax import entmax_bisect, sparsemax
 from torch import nn
 
 import eotcourse
 from eotcourse import ALiBi, Causal, LogPrior, Padding, Shannon, alibi_slopes
 from eotcourse.nn import MultiheadAttention
+from eotcourse.regularizers import LearnableTsallis, Tsallis
 from test_simplex import Sparsemax, rand
 
 INF = math.inf
@@ -253,13 +255,13 @@ def test_causal_with_and_without_a_mask(q_len, k_len, variant, need):
 
 @pytest.mark.parametrize("dtype", ATOL, ids=str)
 @pytest.mark.parametrize("kind", ["padding", "attn", "float", "prior"])
-@pytest.mark.parametrize("regularizer", [Shannon, Sparsemax])
+@pytest.mark.parametrize("regularizer", [Shannon, Sparsemax, partial(Tsallis, 1.5)])
 def test_query_that_may_attend_to_nothing(regularizer, kind, dtype):
     nothing = torch.zeros(L, S, dtype=torch.bool)
     nothing[1] = True
     bias = torch.zeros(L, S).masked_fill(nothing, -INF)
     prior = LogPrior(bias) if kind == "prior" else None
-    module = MultiheadAttention(E, H, dtype=dtype, regularizer=regularizer(prior))
+    module = MultiheadAttention(E, H, dtype=dtype, regularizer=regularizer(prior=prior))
     nn.init.ones_(module.out_proj.bias)
     x = inputs(module, dtype)
     arguments = {
@@ -357,28 +359,58 @@ def test_any_regulariser_with_priors_of_heads_and_sequences():
         assert ours[-1].abs().max() > 1e-3
 
 
-def test_what_the_prior_learns_is_saved_and_moved():
-    def build(fill):
-        slopes, table = torch.full((H,), fill), torch.full((S,), fill)
-        prior = ALiBi(nn.Parameter(slopes)) + LogPrior(nn.Parameter(table)) + Causal()
-        return MultiheadAttention(E, H, regularizer=Shannon(prior))
+def learned_prior(fill):
+    slopes, table = torch.full((H,), fill), torch.full((S,), fill)
+    return Shannon(ALiBi(nn.Parameter(slopes)) + LogPrior(nn.Parameter(table)) + Causal())
 
-    module, other = build(0.25), build(0.5)
+
+LEARNED = {
+    "prior": (learned_prior, {"slopes", "log_pi"}),
+    "alpha": (lambda fill: LearnableTsallis(H, 1 + fill), {"logit"}),
+    "free alpha": (lambda fill: Tsallis(nn.Parameter(torch.full((H,), 1 + fill))), {"alpha"}),
+}
+
+
+@pytest.mark.parametrize("kind", LEARNED)
+def test_what_the_regulariser_learns_is_saved_and_moved(kind):
+    build, names = LEARNED[kind]
+    module, other = (MultiheadAttention(E, H, regularizer=build(fill)) for fill in (0.25, 0.5))
     learned = [n for n, _ in module.named_parameters() if n.startswith("regularizer")]
-    assert sorted(x.rsplit(".", 1)[1] for x in learned) == ["log_pi", "slopes"]
+    assert {name.rsplit(".", 1)[1] for name in learned} == names
+    missing, unexpected = module.load_state_dict(
+        nn.MultiheadAttention(E, H).state_dict(), strict=False
+    )
+    assert missing == learned and not unexpected
+    state = module.state_dict()
+    rest = {name: x for name, x in state.items() if name not in learned}
     x = inputs(module, torch.float32)
+    other.load_state_dict(rest, strict=False)
     assert not torch.equal(module(*x)[0], other(*x)[0])
-    other.load_state_dict(module.state_dict())
+    other.load_state_dict(state)
     assert torch.equal(module(*x)[0], other(*x)[0])
     module.to(torch.float64)
     assert all(p.dtype == torch.float64 for p in module.parameters())
     module(*inputs(module))[0].sum().backward()
-    assert all(module.get_parameter(name).grad is not None for name in learned)
+    assert all(module.get_parameter(name).grad.any() for name in learned)
     assert all(p.device.type == "meta" for p in module.to("meta").parameters())
-    missing, unexpected = other.load_state_dict(
-        nn.MultiheadAttention(E, H).state_dict(), strict=False
-    )
-    assert missing == learned and not unexpected
+
+
+def test_each_head_has_its_alpha():
+    alpha = nn.Parameter(torch.tensor([1.1, 1.3, 1.5, 2.0], dtype=torch.float64))
+    module, _ = pair(batch_first=True)
+    module.regularizer = Tsallis(alpha, ALiBi([0.1] * H))
+    x = inputs(module)
+    lag = (torch.arange(L)[:, None] - torch.arange(S)).abs()
+    tensors = [*x, module.in_proj_weight, alpha]
+
+    def bisect(theta, n, h):
+        return entmax_bisect(theta - 0.1 * lag, alpha[h], n_iter=60)
+
+    ours, theirs = module(*x, average_attn_weights=False), reference(module, x, bisect)
+    torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=0)
+    g = gradients(*ours, tensors)
+    torch.testing.assert_close(g, gradients(*theirs, tensors), atol=1e-6, rtol=1e-6)
+    assert (ours[1] == 0).any() and g[-1].all()
 
 
 def test_appended_keys_are_the_last_positions_of_a_prior():
@@ -391,17 +423,13 @@ def test_appended_keys_are_the_last_positions_of_a_prior():
     assert not weights[..., S].any() and (weights[..., S + 1] > 0.99).all()
 
 
-def family():
-    """Sparse regularisers of the package, with one alpha for each head where they take it."""
-    module = eotcourse.regularizers
-    if hasattr(module, "Tsallis"):
-        yield "Tsallis", lambda: module.Tsallis(torch.tensor([1.0, 1.3, 1.5, 2.0]))
-        yield "Tsallis(1.5) and ALiBi", lambda: module.Tsallis(1.5, prior=ALiBi(alibi_slopes(H)))
-    if hasattr(module, "LearnableTsallis"):
-        yield "LearnableTsallis", lambda: module.LearnableTsallis(H)
-
-
-REGULARIZERS = {"Shannon": Shannon, "Sparsemax": Sparsemax, **dict(family())}
+REGULARIZERS = {
+    "Shannon": Shannon,
+    "user's own": Sparsemax,
+    "alpha per head": lambda: Tsallis(torch.tensor([1.0, 1.3, 1.5, 2.0])),
+    "sparse ALiBi": lambda: Tsallis(1.5, ALiBi(alibi_slopes(H))),
+    "learnable": lambda: LearnableTsallis(H, prior=ALiBi(alibi_slopes(H))),
+}
 
 
 @pytest.mark.parametrize("name", REGULARIZERS)
@@ -475,7 +503,7 @@ def test_copies_and_pickles(name):
         assert torch.equal(module(*x)[0], expected)
 
 
-@pytest.mark.parametrize("name", REGULARIZERS.keys() - {"Sparsemax"})
+@pytest.mark.parametrize("name", ["Shannon", "learnable"])
 def test_compiles_without_a_graph_break(name):
     module = MultiheadAttention(E, H, add_bias_kv=True, regularizer=REGULARIZERS[name]())
     x = inputs(module, torch.float32)
