@@ -80,33 +80,41 @@ def _near(z, alpha):
 
 def power(base, r):
     """`base` >= 0 to the power r, and to the power r - 1 (0 where the base is 0)."""
-    if isinstance(r, float) and r in (1.0, 2.0, 3.0):
-        lower = (base > 0).to(base.dtype) if r == 1.0 else base if r == 2.0 else base * base
+    whole = isinstance(r, float) and round(r)
+    if whole in (1, 2, 3) and abs(r - whole) < 1e-12:
+        lower = base.sign() if whole == 1 else base if whole == 2 else base * base
         return base * lower, lower
-    # Not torch.pow: the last entries of a row must be rounded like the others.
-    upper = (base.log() * r).exp()
-    return upper, upper / base.clamp_min(torch.finfo(base.dtype).tiny)
+    # Not torch.pow: the last entries of a row must be rounded like the others. The clamps keep
+    # zeros and subnormal numbers, which are slow, out of the elementary functions.
+    positive = base.clamp_min(torch.finfo(base.dtype).tiny)
+    least = math.log2(torch.finfo(base.dtype).tiny)
+    upper = (positive.log2() * r).clamp_min_(least).exp2_().mul_(base.sign())
+    return upper, upper / positive
 
 
-def climb(y, kappa, alpha):
+def advance(y, kappa, r, dim):
+    """Sum of the weights at `kappa`, and Newton's step towards sum one."""
+    upper, lower = power((y - kappa).clamp_min_(0), r)
+    mass = upper.sum(dim, keepdim=True)
+    return mass, (mass - mass ** (1 - 1 / r)) / lower.sum(dim, keepdim=True)
+
+
+def climb(y, kappa, alpha, dim=-1):
     """Root of sum (y - kappa)_+^r = 1 from a lower bound; the top of each row of `y` is 0.
 
-    Also returns the last step, which the root didn't take: adding it is below its resolution.
+    Also returns the last step, which the root didn't take: it is below its resolution, or, where
+    Newton's method doubles the digits with every step, leads to it.
     """
-    a = alpha - 1
-    r = 1 / a
+    r = 1 / (alpha - 1)
     eps = torch.finfo(y.dtype).eps
-    guard = bool((alpha > 2).any()) if isinstance(alpha, torch.Tensor) else alpha > 2
-    low, high = kappa, -(y.new_full((1,), float(y.shape[-1])) ** -a)
+    least, most = torch.as_tensor(alpha).aminmax()
+    guard = bool(most > 2)
+    enough = 0.03 * math.sqrt(eps) if most <= 1.5 else 4 * eps
+    low, high = kappa, -(torch.tensor(float(y.shape[dim]), dtype=y.dtype) ** (1 - alpha))
     before = torch.full_like(kappa, math.inf)
     for _ in range(_STEPS):
-        upper, lower = power((y - kappa).clamp_min_(0), r)
-        mass = upper.sum(-1, keepdim=True)
-        step = (mass - mass ** (1 - a)) / lower.sum(-1, keepdim=True)
-        moving = step.abs() > 4 * eps * kappa.abs()
-        if not guard:
-            # From below every step is upward; a downward one is rounding at the root.
-            moving &= step > 0
+        mass, step = advance(y, kappa, r, dim)
+        moving = (step.abs() if guard else step) > -enough * kappa
         if not bool(moving.any()):
             break
         new = kappa + step
@@ -117,6 +125,7 @@ def climb(y, kappa, alpha):
             lost = (new <= low) | (new >= high) | (error > before / 2)
             new = torch.where(lost & moving, -(low * high).sqrt(), new)
             before = error
+        # A downward step, from below, is rounding at the root.
         kappa = torch.where(moving, new, kappa)
     return kappa, step
 
@@ -125,4 +134,4 @@ def _far(z, alpha):
     y = (alpha - 1) * z
     kappa, step = climb(y, torch.full_like(y[:, :1], -1.0), alpha)
     p, _ = power(((y - kappa) - step).clamp_min_(0), 1 / (alpha - 1))
-    return p / p.sum(-1, keepdim=True), (1 + kappa) / (alpha - 1)
+    return p / p.sum(-1, keepdim=True), (1 + (kappa + step)) / (alpha - 1)

@@ -4,7 +4,9 @@ import math
 
 import torch
 
-from . import _newton
+from torch.autograd.forward_ad import unpack_dual
+
+from . import _newton, _ragged
 
 _FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -290,37 +292,41 @@ def _shift(alpha, p):
     return torch.where(above, 1.0, 0.0) / (torch.where(above, alpha, 2.0) - 1) ** 2
 
 
-def _total(u):
-    """The sum of each row, 1 for a row without weight."""
-    total = u.sum(-1, keepdim=True)
-    return torch.where(total == 0, 1.0, total)
+def _row_sums(x):
+    return x.sum(-1, keepdim=True)
 
 
-def pullback(p, alpha, grad_p, grad_zeta, with_alpha):
+def pullback(p, alpha, grad_p, grad_zeta, with_alpha, row_sums=_row_sums):
     r"""Gradients in scaled scores and alpha, from those in the weights and the soft maximum.
 
     With :math:`u = p^{2-\alpha}` and g from `_drift`, for upstream gradients w and v,
 
     .. math:: d\theta = u\,(w - m), \quad m = (\langle u, w\rangle - v)/\langle u, 1\rangle,
               \qquad d\alpha = -\langle d\theta, g\rangle .
+
+    `row_sums` gives every entry the sum over its row, in a shape that broadcasts; `grad_zeta` and
+    a tensor `alpha` come in that shape. The second result is one row's sum short of the gradient
+    in alpha, for the caller knows how rows are laid out; see `_drift` for what it subtracts.
     """
     u = response(p, alpha)
     grad_p = torch.where(p == 0, 0.0, grad_p)
-    grad_zeta = torch.where(p.sum(-1) == 0, 0.0, grad_zeta).unsqueeze(-1)
-    mean = ((u * grad_p).sum(-1, keepdim=True) - grad_zeta) / _total(u)
+    total = row_sums(u)
+    mean = (row_sums(u * grad_p) - grad_zeta) / torch.where(total == 0, 1.0, total)
     grad_theta = u * (grad_p - mean)
+    return grad_theta, -(grad_theta * _drift(p, alpha)) if with_alpha else None
+
+
+def _dense_pullback(p, alpha, grad_p, grad_zeta, with_alpha):
+    """`pullback` for whole rows, with the gradient in alpha summed to its shape."""
+    grad_zeta = torch.where(p.sum(-1) == 0, 0.0, grad_zeta).unsqueeze(-1)
+    grad_theta, slope = pullback(p, alpha, grad_p, grad_zeta, with_alpha)
     if not with_alpha:
         return grad_theta, None
-    slope = -(grad_theta * _drift(p, alpha)).sum(-1, keepdim=True)
-    return grad_theta, slope - grad_zeta * _shift(alpha, p)
-
-
-def _sum_to(x, like):
-    """`x` summed over the dimensions along which `like` was broadcast."""
-    if like.dim() == 0:
-        return x.sum()
-    over = [i for i in range(x.dim()) if like.shape[i] == 1 and x.shape[i] != 1]
-    return x.sum(over, keepdim=True) if over else x
+    slope = _row_sums(slope) - grad_zeta * _shift(alpha, p)
+    if alpha.dim() == 0:
+        return grad_theta, slope.sum()
+    over = [i for i, size in enumerate(slope.shape) if alpha.shape[i] == 1 != size]
+    return grad_theta, slope.sum(over, keepdim=True) if over else slope
 
 
 class _Tsallis(torch.autograd.Function):
@@ -342,8 +348,7 @@ class _Tsallis(torch.autograd.Function):
     def backward(ctx, grad_p, grad_zeta):
         p, *alpha = ctx.saved_tensors
         alpha = alpha[0] if alpha else ctx.alpha
-        grad_theta, slope = pullback(p, alpha, grad_p, grad_zeta, ctx.needs_input_grad[1])
-        return grad_theta, None if slope is None else _sum_to(slope, alpha)
+        return _dense_pullback(p, alpha, grad_p, grad_zeta, ctx.needs_input_grad[1])
 
     @staticmethod
     def jvp(ctx, theta_t, alpha_t):
@@ -355,7 +360,8 @@ class _Tsallis(torch.autograd.Function):
             move = move - alpha_t * torch.where(p == 0, 0.0, _drift(p, alpha))
             constant = torch.where(p.sum(-1) == 0, 0.0, (alpha_t * _shift(alpha, p)).squeeze(-1))
         u = response(p, alpha)
-        mean = (u * move).sum(-1, keepdim=True) / _total(u)
+        total = _row_sums(u)
+        mean = _row_sums(u * move) / torch.where(total == 0, 1.0, total)
         return u * (move - mean), mean.squeeze(-1) - constant
 
     @staticmethod
@@ -388,32 +394,92 @@ def _traced_context(ctx, inputs, output):
 
 def _traced_backward(ctx, grad_p, grad_zeta):
     p, alpha = ctx.saved_tensors
-    grad_theta, slope = pullback(p, alpha, grad_p, grad_zeta, ctx.needs_input_grad[1])
-    return grad_theta, None if slope is None else _sum_to(slope, alpha)
+    return _dense_pullback(p, alpha, grad_p, grad_zeta, ctx.needs_input_grad[1])
 
 
 _traced.register_autograd(_traced_backward, setup_context=_traced_context)
 
 
+class _Ragged(torch.autograd.Function):
+    """Weights and soft maximum of rows whose support is known, which is all that is touched."""
+
+    @staticmethod
+    def forward(ctx, rows, alpha, tau, support):
+        flat, row, weights, zeta = support
+        p = torch.zeros_like(rows)
+        p.view(-1).scatter_(0, flat, weights)
+        ctx.alpha, ctx.tau = alpha, tau
+        tensors = (alpha,) if isinstance(alpha, torch.Tensor) else ()
+        ctx.save_for_backward(p, flat, row, weights, *tensors)
+        return p, zeta.squeeze(-1)
+
+    @staticmethod
+    def backward(ctx, grad_p, grad_zeta):
+        p, flat, row, weights, *alpha = ctx.saved_tensors
+        alpha = alpha[0] if alpha else ctx.alpha
+        with_alpha = ctx.needs_input_grad[1]
+        if torch.is_grad_enabled():  # the gradient's own graph needs the weights, not a copy
+            grad, slope = _dense_pullback(p, alpha, grad_p, grad_zeta, with_alpha)
+            return grad / ctx.tau, slope, None, None
+
+        def sums(x):
+            return x.new_zeros(len(p)).index_add_(0, row, x)
+
+        order = alpha.view(-1)[row] if isinstance(alpha, torch.Tensor) else alpha
+        upstream = grad_p.reshape(-1).index_select(0, flat)
+        entry, slope = pullback(
+            weights, order, upstream, grad_zeta[row], with_alpha, lambda x: sums(x)[row]
+        )
+        grad = torch.zeros_like(p)
+        grad.view(-1).scatter_(0, flat, entry / ctx.tau)
+        if with_alpha:
+            grad_zeta = torch.where(sums(weights) == 0, 0.0, grad_zeta).unsqueeze(-1)
+            slope = sums(slope).unsqueeze(-1) - grad_zeta * _shift(alpha, p)
+        return grad, slope, None, None
+
+
+def _support(rows, alpha, tau):
+    """The support of flattened rows if that is the way to go, else None.
+
+    The choice depends on the values, so that every transform of PyTorch takes the other way.
+    """
+    transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if transformed or not _ragged.pays(rows, alpha, tau):
+        return None
+    if any(isinstance(x, torch.Tensor) and unpack_dual(x).tangent is not None for x in (rows, alpha)):
+        return None
+    with torch.no_grad():
+        return _ragged.find(rows, alpha, tau)
+
+
 def tsallis(rows, alpha, tau=1.0):
     r"""Weights and soft maximum of the Tsallis problem, for rows (last dimension) of scores.
 
-    .. math:: p_j = \exp_\alpha(\theta_j - \zeta), \qquad
-              \exp_\alpha(x) = (1 + (\alpha-1) x)_+^{1/(\alpha-1)}, \qquad \sum_j p_j = 1,
+    .. math:: p_j = \exp_\alpha(\theta_j - \zeta), \qquad \sum_j p_j = 1, \qquad \theta = s/\tau;
 
-    with :math:`\theta = s/\tau`; alpha = 1 is softmax and its log-sum-exp. `alpha` and `tau` come
-    from `order_rows` and `temperature_rows`.
+    alpha = 1 is softmax and its log-sum-exp. `alpha` and `tau` come from `order_rows` and
+    `temperature_rows`.
 
     >>> tsallis(torch.tensor([[1.0, 0.5, 0.0]]), 1.5)
     (tensor([[0.6242, 0.2917, 0.0841]]), tensor([1.4199]))
     """
-    theta, top = scaled_rows(rows, tau)
     if isinstance(alpha, torch.Tensor):
-        shape = torch.broadcast_shapes(theta.shape[:-1], alpha.shape[:-1]) + theta.shape[-1:]
-        theta = theta.expand(shape)
+        shape = torch.broadcast_shapes(rows.shape[:-1], alpha.shape[:-1])
+        rows = rows.expand(shape + rows.shape[-1:])
     elif alpha == 1:
+        theta, top = scaled_rows(rows, tau)
         p, zeta = gibbs(theta)
         return p, zeta + (top / tau).squeeze(-1)
+    if rows.shape[-1] >= _ragged.SHORTEST:
+        flat = rows.reshape(-1, rows.shape[-1])
+        order = alpha
+        if isinstance(alpha, torch.Tensor):
+            order = alpha.expand(shape + (1,)).reshape(-1, 1)
+        support = _support(flat, order, tau)
+        if support is not None:
+            p, zeta = _Ragged.apply(flat, order, tau, support)
+            return p.view(rows.shape), zeta.view(rows.shape[:-1])
+    theta, top = scaled_rows(rows, tau)
     if torch.compiler.is_compiling():
         order = alpha if isinstance(alpha, torch.Tensor) else torch.tensor(alpha).double()
         p, zeta = _traced(theta, order)

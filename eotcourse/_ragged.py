@@ -1,0 +1,136 @@
+"""The Tsallis problem on long rows, where few entries matter: find these, solve, scatter.
+
+One fact does the work: the threshold kappa over a part of a row's entries is a lower bound of the
+threshold over all of them, since the sum that defines it only gains terms. The maxima over groups
+of entries are such a part. They cost one pass over the scores, the bound excludes almost every
+group, and from there on only the entries that are left are touched, in the backward pass too.
+Screening by bounds of this kind is known from sparse attention (EntmaxKV, arXiv:2605.21649;
+AdaSplash-2, arXiv:2604.15180).
+
+Shapes depend on the data here, which suits eager execution on a CPU; `eotcourse.simplex` takes
+the plain way everywhere else and where the support isn't sparse.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from . import _newton
+
+SHORTEST = 128
+DENSEST = 0.25
+_GROUP = 8
+_CHUNK = 1 << 21
+
+
+class Support(NamedTuple):
+    """The entries that may have weight, and the soft maximum of every row, shape (r, 1)."""
+
+    flat: torch.Tensor
+    row: torch.Tensor
+    p: torch.Tensor
+    zeta: torch.Tensor
+
+
+def pays(rows, alpha, tau):
+    """Whether `find` is worth a try: see there."""
+    return (
+        type(rows) in (torch.Tensor, torch.nn.Parameter)
+        and rows.device.type == "cpu"
+        and rows.shape[-1] >= SHORTEST
+        and rows.numel() > 0
+        and not isinstance(tau, torch.Tensor)
+        and bool(torch.as_tensor(alpha >= _newton.NEAR).all())
+    )
+
+
+def find(rows, alpha, tau):
+    """The support of every row of `rows` (r, n), or None where this way doesn't pay.
+
+    `alpha` is a number or of shape (r, 1), nowhere below `_newton.NEAR`; `tau` is a number. It
+    doesn't pay for a support that isn't sparse, and isn't made for NaN and +inf.
+    """
+    r, n = rows.shape
+    step = max(1, _CHUNK // n)
+    found = []
+    for i in range(0, r, step):
+        part = slice(i, i + step)
+        order = alpha[part] if isinstance(alpha, torch.Tensor) else alpha
+        chunk = _find(rows[part], order, tau)
+        if chunk is None:
+            return None
+        found.append(chunk._replace(flat=chunk.flat + i * n, row=chunk.row + i) if i else chunk)
+    return Support(*(torch.cat(parts) for parts in zip(*found)))
+
+
+def _find(x, alpha, tau):
+    r, n = x.shape
+    a = alpha - 1
+    eps = torch.finfo(x.dtype).eps
+    missing = -n % (4 * _GROUP)
+    if missing:
+        x = torch.nn.functional.pad(x, (0, missing), value=-math.inf)
+    # Groups of entries a stride of m apart: their maxima are sums over vectors of neighbours.
+    m = x.shape[1] // _GROUP
+    maxima = x.view(r, _GROUP, m).amax(1)
+    top = maxima.amax(-1, keepdim=True)
+    if not bool(top.amax() < math.inf):
+        return None
+    kappa = _bound(maxima, top, alpha, tau)
+    # Rounding of the bound, and of its way back to the units of the scores.
+    reach = tau / a
+    cut = top + kappa * reach - 4 * eps * (top.abs() + 4 * reach)
+    group = _where(maxima > cut)
+    if _GROUP * len(group) > 2 * DENSEST * x.numel():
+        return None
+    group_row = torch.div(group, m, rounding_mode="floor")
+    index = (group + group_row * (_GROUP - 1) * m).unsqueeze(1) + torch.arange(0, _GROUP * m, m)
+    values = x.view(-1).index_select(0, index.view(-1))
+    above = values.view(-1, _GROUP) > cut.view(-1).index_select(0, group_row).unsqueeze(1)
+    keep = _where(above)
+    row = group_row.index_select(0, torch.div(keep, _GROUP, rounding_mode="floor"))
+    flat = index.view(-1).index_select(0, keep)
+    if missing:
+        flat -= row * missing
+    count = torch.bincount(row, minlength=r)
+    width = int(count.max())
+    if width > DENSEST * n:
+        return None
+    # Column by column: the sums of Newton's method then run over whole vectors of rows.
+    rank = torch.arange(len(flat)) - (torch.cumsum(count, 0) - count).index_select(0, row)
+    place = rank * r + row
+    y = torch.full((width * r,), -math.inf, dtype=x.dtype)
+    y.scatter_(0, place, values.index_select(0, keep))
+    empty = top == -math.inf
+    y = (y.view(width, r) - torch.where(empty, 0.0, top).mT) * _columns(a / tau)
+    alpha = _columns(alpha)
+    kappa, last = _newton.climb(y, kappa.mT, alpha, 0)
+    p, _ = _newton.power(y.sub_(kappa).sub_(last).clamp_min_(0), 1 / (alpha - 1))
+    p = (p / p.sum(0)).view(-1).index_select(0, place)
+    zeta = top / tau + (1 + (kappa + last).mT) / a
+    return Support(flat, row, p, torch.where(empty, -math.inf, zeta))
+
+
+def _where(condition):
+    """Positions, in the flattened tensor, where it holds: several times faster by NumPy."""
+    return torch.from_numpy(np.flatnonzero(condition.numpy()))
+
+
+def _columns(x):
+    """A number, or one value per row as one per column."""
+    return x.mT if isinstance(x, torch.Tensor) else x
+
+
+def _bound(maxima, top, alpha, tau):
+    """A lower bound of kappa, from a few entries of each row."""
+    r, m = maxima.shape
+    kappa = torch.full((1, r), -1.0, dtype=maxima.dtype)
+    if bool(torch.as_tensor(alpha > 2).any()):
+        return kappa.mT
+    coarse = maxima.view(r, 4, m // 4).amax(1) if m >= 256 else maxima
+    y = ((coarse - top) * ((alpha - 1) / tau)).mT.contiguous()
+    for _ in range(3):
+        kappa = kappa + _newton.advance(y, kappa, _columns(1 / (alpha - 1)), 0)[1]
+    return kappa.mT
