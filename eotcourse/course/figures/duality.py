@@ -48,7 +48,8 @@ def loop(x, y, curl, corners, work):
         right.plot(sides, total, color=LIGHT[name], linestyle=DASHES[name], label=label)
         right.plot(sides[-1:], total[-1:], "o", color=LIGHT[name], clip_on=False)
     right.axhline(0, color=LIGHT["grey"], linestyle="-", linewidth=0.8)
-    right.set(xlabel="sides walked", ylabel="work so far", xticks=range(5), xlim=(0, 4), ylim=(-0.1, 3.2))
+    right.set(xlabel="sides walked", ylabel="work so far")
+    right.set(xticks=range(5), xlim=(0, 4), ylim=(-0.1, 3.4))
     right.set_title("what the walk pays")
     right.legend(loc="upper right")
     return fig

@@ -1,4 +1,4 @@
-"""Claims of the page "Shaving the scores"."""
+"""Claims of the page "Sparsemax shaves the scores"."""
 
 import entmax
 import numpy as np
@@ -82,7 +82,9 @@ def threshold(impl):
         "clipped and divided by the sum": dict(
             sparsemax=lambda s, tau: (t := s.clamp(min=0) + 1e-9) / t.sum()
         ),
-        "value with the normalised regulariser": dict(value=lambda s, tau: square(s, tau) + tau / 2),
+        "value with the normalised regulariser": dict(
+            value=lambda s, tau: square(s, tau) + tau / 2
+        ),
         "distance not squared": dict(
             value=lambda s, tau: s @ s / (2 * tau)
             - tau / 2 * (s / tau - sparsemax(s, tau)).norm()
@@ -123,7 +125,9 @@ def closest(impl):
         "scores cut at the threshold of scaled scores": dict(
             prox=lambda s, tau: torch.minimum(s, level(s, tau))
         ),
-        "value with the normalised regulariser": dict(value=lambda s, tau: square(s, tau) + tau / 2),
+        "value with the normalised regulariser": dict(
+            value=lambda s, tau: square(s, tau) + tau / 2
+        ),
         "softmax instead of sparsemax": dict(prox=lambda s, tau: s - tau * softmax(s, tau)),
     },
     covers=("eq-sparsemax-envelope",),
@@ -409,6 +413,10 @@ def state(impl):
         )
 
 
+def elu_plus_one(x):
+    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+
+
 def shared(t):
     return t / t.sum(-1, keepdim=True)
 
@@ -442,8 +450,7 @@ def features(impl):
     for _ in range(100):
         n, d, tau = int(rng.integers(2, 6)), int(rng.integers(1, 4)), float(rng.uniform(0.5, 3))
         q, k = rng.normal(0, 1, d), rng.normal(0, 1, (n, d))
-        elu = lambda x: np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
-        t = torch.as_tensor(elu(k) @ elu(q))
+        t = torch.as_tensor(elu_plus_one(k) @ elu_plus_one(q))
         step = 1e-5 * torch.eye(n, dtype=torch.float64)
         J = torch.stack([(impl.rule(t + e) - impl.rule(t - e)) / 2e-5 for e in step], -1)
         optimal = impl.rule(t) - softmax(impl.score(t, tau), tau)
@@ -465,7 +472,9 @@ def feature(x, w):
     mutants={
         "length not subtracted": dict(feature=lambda x, w: np.exp(w @ x)),
         "half of the length missing": dict(feature=lambda x, w: np.exp(w @ x - x @ x)),
-        "cosine instead of exponential": dict(feature=lambda x, w: np.cos(w @ x) * np.exp(x @ x / 2)),
+        "cosine instead of exponential": dict(
+            feature=lambda x, w: np.cos(w @ x) * np.exp(x @ x / 2)
+        ),
         "spread of the inner product": dict(spread=lambda q, k: np.exp(2 * q @ k) - 1),
         "spread without the one": dict(spread=lambda q, k: np.exp((q + k) @ (q + k))),
     },
