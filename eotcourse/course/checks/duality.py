@@ -105,7 +105,7 @@ exercise(
     wrong={
         "sign": (
             lambda p: -_sine(p),
-            "Your function is largest at the corners' opposite: is it convex?",
+            "Is your function convex?",
         ),
         "no pi": (lambda p: np.pi * _sine(p), "The chain rule leaves a factor."),
         "derivative": (
