@@ -15,7 +15,7 @@ def _overwritten(t, mu, n):
 
 exercise(
     "ex-monge-1",
-    probe=lambda f: f([0, 2, 2], [0.2, 0.3, 0.5], 4),
+    probe=lambda f: f(np.array([0, 2, 2]), np.array([0.2, 0.3, 0.5]), 4),
     right=lambda t, mu, n: np.bincount(t, weights=mu, minlength=n),
     wrong={
         "gather": (lambda t, mu, n: np.asarray(mu)[np.asarray(t)],

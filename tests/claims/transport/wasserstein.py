@@ -86,6 +86,45 @@ def symmetry(impl):
         )
 
 
+def means_only(x, y, a, b, p):
+    return float(np.linalg.norm(a @ x - b @ y))
+
+
+@claim(
+    "thm-wasserstein-metric",
+    part="zero for equal measures only",
+    result="T1.6",
+    tol=1e-9,
+    instances=60,
+    real=dict(distance=wasserstein),
+    mutants={
+        "distance of the means": dict(distance=means_only),
+        "target taken for the source": dict(
+            distance=lambda x, y, a, b, p: wasserstein(x, x, a, a, p)
+        ),
+        "root forgotten": dict(distance=unrooted),
+        "weights forgotten": dict(distance=lambda x, y, a, b, p: wasserstein(x, y, p=p)),
+    },
+)
+def separates(impl):
+    """On common points, d^p is at least total variation times the p-th power of the least
+    distance between two points, for measures that differ only in their weights; and d is POT's value."""
+    import ot
+
+    rng = np.random.default_rng(2)
+    for k in range(60):
+        n, p = int(rng.integers(2, 6)), 1 + k % 3
+        x, (a, b) = rng.normal(size=(n, 2)), rng.dirichlet(np.ones(n), 2)
+        if k % 2:  # equal means, so that only the shape differs
+            x = np.array([[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
+            t = rng.uniform(0.05, 0.3)
+            a, b = np.array([t, 1 - 2 * t, t]), np.array([0.4, 0.2, 0.4])
+        C = cdist(x, x)
+        least = C[C > 0].min() ** p * np.abs(a - b).sum() / 2
+        d = impl.distance(x, x, a, b, p)
+        yield max(0.0, least - d**p, abs(d - ot.emd2(a, b, C**p) ** (1 / p)))
+
+
 @claim(
     "thm-wasserstein-metric",
     part="the square and the entropic cost are no metrics",
