@@ -426,8 +426,10 @@ def test(arguments):
     notebooks = [p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "book").rglob("*.ipynb"))
                  if ".ipynb_checkpoints" not in p.parts]
     command = [
-        str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope", "--nbval",
-        "--nbval-current-env", "--nbval-sanitize-with=tests/nbval.cfg", "--nbval-cell-timeout=120",
+        str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope",
+        "--no-loadscope-reorder",  # long files first, the many even notebooks last
+        "--nbval", "--nbval-current-env", "--nbval-sanitize-with=tests/nbval.cfg",
+        "--nbval-cell-timeout=120",
         "tests", *notebooks, *arguments,
     ]
     print(f"== Running the tests and re-running {len(notebooks)} notebooks", flush=True)
