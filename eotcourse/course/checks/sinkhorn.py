@@ -21,9 +21,12 @@ exercise(
 
 exercise(
     "ex-sinkhorn-2",
-    probe=lambda f: f(torch.tensor([[0.0, 1.0, 2.0], [1.5, 0.2, 0.7], [2.0, 0.4, 0.1]]).double(),
-                      torch.tensor([0.3, -0.2, 0.5]).double(),
-                      torch.tensor([0.2, 0.5, 0.3]).double(), 0.5),
+    probe=lambda f: torch.stack([
+        f(torch.tensor([[0.0, 1.0, 2.0], [1.5, 0.2, 0.7], [2.0, 0.4, 0.1]]).double() + cost,
+          torch.tensor([0.3, -0.2, 0.5]).double(),
+          torch.tensor([0.2, 0.5, 0.3]).double(), eps)
+        for cost, eps in ((0.0, 0.5), (1.0, 0.001))
+    ]),
     right=lambda C, g, mu, eps: eps * (mu.log() - torch.logsumexp((g - C) / eps, -1)),
     wrong={
         "mu left out": (lambda C, g, mu, eps: -eps * torch.logsumexp((g - C) / eps, -1),
@@ -37,6 +40,12 @@ exercise(
         "columns": (lambda C, g, mu, eps: eps * (mu.log() - torch.logsumexp((g[:, None] - C) / eps, 0)),
                     "That is a column step: g belongs to the columns, and the sum runs along a row."),
         "hard": (lambda C, g, mu, eps: (C - g).amin(-1), "That is the limit without entropy."),
+        "underflow": (
+            lambda C, g, mu, eps: eps * (mu / (torch.exp(-C / eps) @ torch.exp(g / eps))).log(),
+            "Right on paper. For C = 1 and eps = 0.001 your kernel is zero: stay in logarithms."),
+        "underflow, without the kernel": (
+            lambda C, g, mu, eps: eps * (mu / torch.exp((g - C) / eps).sum(-1)).log(),
+            "Right on paper. For C = 1 and eps = 0.001 your exponentials vanish: take the largest out first."),
     },
 )
 

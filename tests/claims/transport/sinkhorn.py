@@ -289,8 +289,13 @@ def _from_ones(C, mu, nu, eps):
     result="T1.7",
     tol=1e-5,
     instances=40,
-    real=dict(factor=contraction_factor, distance=hilbert_distance, iterates=_from_ones),
+    real=dict(
+        factor=contraction_factor, distance=hilbert_distance, iterates=_from_ones,
+        within=lambda k, t: (k + k**2) * k ** (2 * t - 2),
+    ),
     mutants={
+        "columns alone in the bound": dict(within=lambda k, t: k ** (2 * t)),
+        "the bound one round early": dict(within=lambda k, t: (k + k**2) * k ** (2 * t)),
         "four factors an iteration": dict(
             factor=lambda C, eps: contraction_factor(C, eps) ** 2),
         "diameter without eps": dict(factor=lambda C, eps: contraction_factor(C, 2.0)),
@@ -317,7 +322,7 @@ def rate(impl):
         for t in range(1, 6):
             u = mu / (K @ vs[t - 1])
             off = np.abs(np.log(u[:, None] * K * vs[t] / P)).max()
-            worst = max(worst, off - (k + k**2) * k ** (2 * t - 2) * d[0])
+            worst = max(worst, off - impl.within(k, t) * d[0])
         yield worst
     rng = np.random.default_rng(6)
     for _ in range(10):
@@ -332,20 +337,22 @@ def rate(impl):
     part="price",
     result="T1.8",
     tol=1e-9,
-    instances=25,
+    instances=26,
     real=dict(solve=_solve, least=min),
     mutants={
         **{k: SOLVE_MUTANTS[k] for k in ("score instead of cost", "stopped after the rows")},
         "hotter than asked": dict(solve=lambda C, mu, nu, eps: _solve(C, mu, nu, 8 * eps)),
         "a colder bath is dearer": dict(solve=lambda C, mu, nu, eps: _solve(C, mu, nu, 0.4 / eps)),
         "no room at all": dict(least=lambda a, b: 0.0),
+        "half of the entropy": dict(least=lambda a, b: min(a, b) / 2),
     },
     covers=("eq-sinkhorn-price",),
 )
 def price(impl):
     """Between the optimum of scipy's linear program and eps min(H(mu), H(nu)) above it, on random
     5x5 problems; cost and entropy grow with eps; the proof's bound eps (H(P_eps) - H(P_0)), P_0
-    being the linear program's vertex."""
+    being the linear program's vertex. Last, 50 places that would rather stay, where the plan
+    costs more than half of the bound."""
     rng = np.random.default_rng(7)
     for _ in range(25):
         n = 5
@@ -369,6 +376,9 @@ def price(impl):
                 extra - eps * (entropy - _entropy(vertex)),
             )
         yield worst
+    same, eps = np.full(50, 1 / 50), 0.35
+    P, _, _ = impl.solve(-np.eye(50), same, same, eps)
+    yield max(1 - np.trace(P) - eps * impl.least(np.log(50), np.log(50)), 0.0)
 
 
 def _best_routes(C, mu, nu):
@@ -426,6 +436,8 @@ def cold(impl):
     real=dict(solve=_solve, kl=_kl, room=np.ptp),
     mutants={
         **{k: SOLVE_MUTANTS[k] for k in ("score instead of cost", "eps used twice")},
+        "half of the room": dict(room=lambda C: np.ptp(C) / 2),
+        "twice the room: true, not sharp": dict(room=lambda C: 2 * np.ptp(C)),
         "one divergence twice": dict(kl=lambda p, q: _kl(np.maximum(p, q), np.minimum(p, q))),
         "no room at all": dict(room=lambda C: 0.0),
     },
@@ -433,11 +445,16 @@ def cold(impl):
 )
 def hot(impl):
     """Both divergences between plan and product add up to the saved cost over eps, for eps from
-    0.2 to 200; the L1 distance is within the bound, and small when hot."""
-    for k, (C, mu, nu, eps, _) in enumerate(_problems(9, 60)):
+    0.2 to 200; the L1 distance is within the bound B, and for symmetric 2x2 costs it is tanh B,
+    which is B in the limit."""
+    for k, (C, mu, nu, eps, rng) in enumerate(_problems(9, 60)):
         eps = eps * (1, 10, 100)[k % 3]
+        symmetric = k % 4 == 3
+        if symmetric:
+            C, mu, nu = rng.uniform(0.5, 2) * (1 - np.eye(2)), np.full(2, 0.5), np.full(2, 0.5)
         P, _, _ = impl.solve(C, mu, nu, eps)
         M = np.outer(mu, nu)
         both = impl.kl(P, M) + impl.kl(M, P)
-        far = np.abs(P - M).sum() - impl.room(C) / (2 * eps)
-        yield max(abs(both - np.vdot(C, M - P) / eps), far)
+        far, bound = np.abs(P - M).sum(), impl.room(C) / (2 * eps)
+        off = abs(far - np.tanh(bound)) if symmetric else far - bound
+        yield max(abs(both - np.vdot(C, M - P) / eps), off)
