@@ -36,7 +36,8 @@ def problem(rng, m=None):
 
 
 def objective(S, P, eps):
-    return float(-(S * P).sum()) - eps * entr(P.numpy()).sum()
+    used = torch.where(P == 0, 0.0, S)
+    return float(-(used * P).sum()) - eps * entr(P.numpy()).sum()
 
 
 def kl(P, Q):
@@ -63,15 +64,25 @@ def _on_transpose(S, mu, eps):
         "cost for score": dict(plan=lambda S, mu, eps: attention_plan(-S, mu, eps)),
         "eps divided twice": dict(plan=lambda S, mu, eps: attention_plan(S, mu, eps**2)),
         "masses forgotten": dict(plan=lambda S, mu, eps: softmax(S, eps) / len(S)),
+        "forbidden means a score of -5": dict(
+            plan=lambda S, mu, eps: attention_plan(S.clamp(min=-5), mu, eps)
+        ),
     },
 )
 def shortfall(impl):
-    """Objective of a random one-sided plan minus that of P* against eps KL, in scipy's entropy."""
+    """Objective of a random one-sided plan minus that of P* against eps KL, in scipy's entropy;
+    every third problem forbids keys with scores of -inf."""
     rng = np.random.default_rng(0)
-    for _ in range(200):
+    for i in range(200):
         S, mu, _, eps = problem(rng)
-        best = impl.plan(S, mu, eps)
         P = mu[:, None] * torch.as_tensor(rng.dirichlet(np.full(S.shape[1], 0.4), len(mu)))
+        if i % 3 == 0:
+            hidden = torch.as_tensor(rng.random(S.shape) < 0.4)
+            hidden[range(len(mu)), torch.as_tensor(rng.integers(0, S.shape[1], len(mu)))] = False
+            S = S.masked_fill(hidden, -torch.inf)
+            P = P.masked_fill(hidden, 0.0) + 1e-3 * ~hidden
+            P = mu[:, None] * P / P.sum(1, keepdim=True)
+        best = impl.plan(S, mu, eps)
         yield abs(objective(S, P, eps) - objective(S, best, eps) - eps * kl(P, best))
 
 

@@ -108,8 +108,9 @@ def hot(impl):
     result="T2.8",
     tol=1e-12,
     instances=400,
-    real=dict(value=value, ties=np.log, spread=lambda w, tau: w**2 / (8 * tau)),
+    real=dict(value=value, ties=np.log, keys=np.log, spread=lambda w, tau: w**2 / (8 * tau)),
     mutants={
+        "one key too few": dict(keys=lambda n: np.log(n - 1)),
         "value without the factor tau": dict(value=lambda s, tau: value(s, tau) / tau),
         "ties ignored": dict(ties=lambda k: np.log(k + 1.0)),
         "spread without the square": dict(spread=lambda w, tau: w / (8 * tau)),
@@ -119,7 +120,8 @@ def hot(impl):
 )
 def ends(impl):
     """The four bounds on V, for tied scores over four decades of the temperature; every fourth
-    instance is symmetric and hot, where the upper bound w^2/(8 tau) is nearly reached."""
+    instance is symmetric and hot, where the upper bound w^2/(8 tau) is nearly reached, and every
+    eighth has equal scores, where all of them are."""
     rng = np.random.default_rng(2)
     for i in range(400):
         k, n = int(rng.integers(1, 4)), int(rng.integers(4, 9))
@@ -128,10 +130,12 @@ def ends(impl):
         if i % 4 == 0:
             k, n = 3, 6
             s, tau = np.repeat([0.0, rng.uniform(1, 3)], 3), rng.uniform(20, 40)
+        if i % 8 == 1:
+            k, s = n, np.full(n, rng.normal())
         v, centred = float(impl.value(torch.as_tensor(s), tau)), tau * np.log(n)
         yield max(
             excess(s.max() + tau * impl.ties(k), v),
-            excess(v, s.max() + centred),
+            excess(v, s.max() + tau * impl.keys(n)),
             excess(s.mean(), v - centred),
             excess(v - centred, s.mean() + impl.spread(np.ptp(s), tau)),
         )
