@@ -87,8 +87,8 @@ def power(base, r):
     # Not torch.pow: the last entries of a row must be rounded like the others. The clamps keep
     # zeros and subnormal numbers, which are slow, out of the elementary functions.
     positive = base.clamp_min(torch.finfo(base.dtype).tiny)
-    least = math.log2(torch.finfo(base.dtype).tiny)
-    upper = (positive.log2() * r).clamp_min_(least).exp2_().mul_(base.sign())
+    least = math.log(torch.finfo(base.dtype).tiny)
+    upper = (positive.log() * r).clamp_min_(least).exp_().mul_(base.sign())
     return upper, upper / positive
 
 

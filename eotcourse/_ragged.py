@@ -20,7 +20,7 @@ import torch
 from . import _newton
 
 SHORTEST = 128
-DENSEST = 0.25
+DENSEST = 0.5
 _GROUP = 8
 _CHUNK = 1 << 21
 
@@ -83,8 +83,6 @@ def _find(x, alpha, tau):
     reach = tau / a
     cut = top + kappa * reach - 4 * eps * (top.abs() + 4 * reach)
     group = _where(maxima > cut)
-    if _GROUP * len(group) > 2 * DENSEST * x.numel():
-        return None
     group_row = torch.div(group, m, rounding_mode="floor")
     index = (group + group_row * (_GROUP - 1) * m).unsqueeze(1) + torch.arange(0, _GROUP * m, m)
     values = x.view(-1).index_select(0, index.view(-1))

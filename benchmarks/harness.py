@@ -1,0 +1,100 @@
+"""Ratios that repeat on a busy machine: one thread, CPU time of the process, interleaved medians."""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from typing import NamedTuple
+
+import torch
+
+
+class Row(NamedTuple):
+    """One line of a result: how many times `peer` goes into `ours`, or the other way round.
+
+    `more` says that the ratio is peer / ours, which should be large; otherwise it is ours / peer,
+    which should be small. `must` and `aim` are the goals for it.
+    """
+
+    goal: str
+    what: str
+    ours: str
+    peer: str
+    more: bool
+    must: float
+    aim: float
+
+
+def medians(candidates, repeats, progress=None):
+    """Median CPU seconds of each function of a dict, called in turn.
+
+    Every counted call follows an uncounted one: otherwise a candidate pays for the memory that the
+    one before it gave back to the system.
+    """
+    times = {name: [] for name in candidates}
+    for i in range(repeats):
+        for name, function in candidates.items():
+            function()
+            start = time.process_time()
+            function()
+            times[name].append(time.process_time() - start)
+        if progress is not None:
+            print(f"\r{progress}: round {i + 1} of {repeats}", end="", file=sys.stderr, flush=True)
+    if progress is not None:
+        print(file=sys.stderr)
+    return {name: statistics.median(rounds) for name, rounds in times.items()}
+
+
+def forward_backward(f, x, upstream):
+    """A function without arguments that evaluates `f` at `x` and its gradient."""
+
+    def run():
+        x.grad = None
+        f(x).backward(upstream)
+
+    return run
+
+
+def judge(rows, seconds):
+    """Each row with its ratio and whether it reaches its goals, as dicts for printing and JSON."""
+    results = []
+    for row in rows:
+        ratio = seconds[row.ours] / seconds[row.peer]
+        reached = 1 / ratio if row.more else ratio
+        ok = (lambda goal: reached >= goal) if row.more else (lambda goal: reached <= goal)
+        verdict = "aim" if ok(row.aim) else "must" if ok(row.must) else "MISSED"
+        results.append({**row._asdict(), "reached": reached, "verdict": verdict})
+    return results
+
+
+def show(results):
+    """Print one line per result."""
+    for r in results:
+        sense = ">=" if r["more"] else "<="
+        print(
+            f"{r['goal']:4} {r['what']:58} {r['reached']:7.2f}   "
+            f"must {sense} {r['must']:<5g} aim {sense} {r['aim']:<5g} {r['verdict']}",
+            flush=True,
+        )
+
+
+def main(description, measure):
+    """The command line that every benchmark has; exits with 1 when a `must` is missed.
+
+    `measure(repeats)` yields lists of results, as `judge` makes them.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--repeats", type=int, default=9, help="counted rounds (default 9)")
+    parser.add_argument("--threads", type=int, default=1, help="goals are for 1 (the default)")
+    parser.add_argument("--json", metavar="FILE", help="also write the results there")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    results = []
+    for part in measure(arguments.repeats):
+        show(part)
+        results += part
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump({"torch": torch.__version__, **vars(arguments), "rows": results}, file, indent=1)
+    sys.exit(any(r["verdict"] == "MISSED" for r in results))
