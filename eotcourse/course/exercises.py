@@ -61,6 +61,8 @@ def _same(a, b, tol):
             and len(a) == len(b)
             and all(_same(x, y, tol) for x, y in zip(a, b))
         )
+    if x is not None and x.size == y.size == 1:  # a number may come as an array of one entry
+        x = x.reshape(y.shape)
     return x is not None and x.shape == y.shape and np.allclose(x, y, rtol=0, atol=tol, equal_nan=True)
 
 

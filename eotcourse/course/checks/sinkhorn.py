@@ -21,10 +21,10 @@ exercise(
 
 exercise(
     "ex-sinkhorn-2",
-    probe=lambda f: torch.stack([
-        f(torch.tensor([[0.0, 1.0, 2.0], [1.5, 0.2, 0.7], [2.0, 0.4, 0.1]]).double() + cost,
-          torch.tensor([0.3, -0.2, 0.5]).double(),
-          torch.tensor([0.2, 0.5, 0.3]).double(), eps)
+    probe=lambda f: np.stack([
+        np.asarray(f(torch.tensor([[0.0, 1.0, 2.0], [1.5, 0.2, 0.7], [2.0, 0.4, 0.1]]).double() + cost,
+                     torch.tensor([0.3, -0.2, 0.5]).double(),
+                     torch.tensor([0.2, 0.5, 0.3]).double(), eps))
         for cost, eps in ((0.0, 0.5), (1.0, 0.001))
     ]),
     right=lambda C, g, mu, eps: eps * (mu.log() - torch.logsumexp((g - C) / eps, -1)),
