@@ -21,12 +21,16 @@ STRICTLY_CONVEX = (np.square, lambda r: np.abs(r) ** 1.5, np.exp, lambda r: r**4
 
 
 def _lines(seed, count):
-    """Points in random order with masses; the first problems are square, for mutants."""
+    """Points in random order with masses, a quarter with an empty place on each side; the first
+    problems are square, for mutants."""
     rng = np.random.default_rng(seed)
     for k in range(count):
         m, n = (5, 5) if k < 5 else rng.integers(1, 9, size=2)
-        yield (rng.normal(size=m), rng.normal(size=n),
-               rng.dirichlet(np.ones(m)), rng.dirichlet(np.ones(n)))
+        x, y = rng.normal(size=m), rng.normal(size=n)
+        mu, nu = rng.dirichlet(np.ones(m)), rng.dirichlet(np.ones(n))
+        if k % 4 == 3 and min(m, n) > 1:
+            mu[1] = nu[1] = 0
+        yield x, y, mu / mu.sum(), nu / nu.sum()
 
 
 def _linear_program(C, mu, nu):

@@ -19,12 +19,22 @@ def _constraints(m, n):
     return np.vstack([rows, columns])
 
 
+def _without_one(masses):
+    """The second place emptied, if there is one: the theorems ask for no positive masses."""
+    masses = np.where(np.arange(len(masses)) == 1, 0.0, masses)
+    return masses / masses.sum()
+
+
 def _problems(seed, count):
-    """Random problems, the first ones square so that mutants that swap sides can run."""
+    """Random problems, the first ones square so that mutants that swap sides can run; a quarter
+    has an empty row and an empty column."""
     rng = np.random.default_rng(seed)
     for k in range(count):
         m, n = (4, 4) if k < 5 else rng.integers(1, 9, size=2)
-        yield rng.normal(size=(m, n)), rng.dirichlet(np.ones(m)), rng.dirichlet(np.ones(n))
+        mu, nu = rng.dirichlet(np.ones(m)), rng.dirichlet(np.ones(n))
+        if k % 4 == 3:
+            mu, nu = _without_one(mu), _without_one(nu)
+        yield rng.normal(size=(m, n)), mu, nu
 
 
 def _product(C, mu, nu):
