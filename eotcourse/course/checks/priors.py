@@ -98,8 +98,8 @@ exercise(
             "In scaled units the margin contains no temperature.",
         ),
         "rounded down": (
-            lambda m, alpha, w, tau: math.floor((w / tau + 1 / (alpha - 1)) / m) - 1,
-            "At your lag a key can still have weight.",
+            lambda m, alpha, w, tau: math.floor((w / tau + 1 / (alpha - 1)) / m),
+            "A key at your lag can still have weight.",
         ),
     },
 )

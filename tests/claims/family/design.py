@@ -324,8 +324,8 @@ def shortfall(impl):
         "target minus prediction": dict(gradient=lambda a, s, y, tau: y - entmax(a, s, tau)),
         "divided by tau": dict(gradient=lambda a, s, y, tau: (entmax(a, s, tau) - y) / tau),
         "softmax for all": dict(gradient=lambda a, s, y, tau: entmax(1.0, s, tau) - y),
-        "through the Jacobian, like a squared distance": dict(loss=LOSS_MUTANTS["squared distance"]["loss"]),
-        "temperature squared": dict(loss=LOSS_MUTANTS["temperature squared"]["loss"]),
+        "through the Jacobian, like a squared distance": LOSS_MUTANTS["squared distance"],
+        "temperature squared": LOSS_MUTANTS["temperature squared"],
     },
 )
 def gradient(impl):
@@ -497,7 +497,9 @@ def product(impl):
     for _ in range(40):
         names = rng.choice(["reluctant", "logarithm", "sparsemax"], 2, replace=False)
         sizes = [int(n) for n in rng.integers(2, 4, 2)]
-        rows = [(str(name), rng.normal(0, 1, n), rng.uniform(0.5, 2)) for name, n in zip(names, sizes)]
+        rows = [
+            (str(name), rng.normal(0, 1, n), rng.uniform(0.5, 2)) for name, n in zip(names, sizes)
+        ]
 
         def objective(x):
             p = np.split(x, sizes[:1])
@@ -539,8 +541,8 @@ def all_weights(q, k, tau):
     },
 )
 def blocks(impl):
-    """With keys equal to unit vectors the scores are the queries: autograd's Jacobian of all weights
-    in all scores has the blocks (diag u - uu'/sum u)/tau by hand, and zeros elsewhere."""
+    """With unit vectors as keys the scores are the queries: autograd's Jacobian of all weights in
+    all scores has the blocks (diag u - uu'/sum u)/tau by hand, and zeros elsewhere."""
     rng = np.random.default_rng(11)
     for _ in range(8):
         m, n, tau = 2, int(rng.integers(2, 5)), rng.uniform(0.8, 2)
@@ -602,7 +604,8 @@ def coupling(impl):
         (g,) = torch.autograd.grad(output_loss(c, W), c)
         H = hessian(lambda S: output_loss(outputs(S), W), S)
         inner = hessian(lambda c: output_loss(c, W), c.detach())
-        J = [tensor(by_response(name, weights(name, s.numpy(), tau), tau)) for name, s in zip(names, S)]
+        p = [weights(name, s.numpy(), tau) for name, s in zip(names, S)]
+        J = [tensor(by_response(name, row, tau)) for name, row in zip(names, p)]
         errors = [(slope[h] - impl.first(J[h], X[h], g[h])).abs().max() for h in range(3)]
         for a, b in ((0, 1), (0, 2), (2, 1)):
             both = impl.mixed((J[a], J[b]), (X[a], X[b]), inner[a, :, b])

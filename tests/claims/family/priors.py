@@ -114,7 +114,7 @@ def best_by_slsqp(f, n):
     },
 )
 def any_member(impl):
-    """Weights and value against SLSQP on the objective written out in numpy, alpha in 1.3 to 2.5."""
+    """Weights and value against SLSQP on the objective written out in numpy, alpha 1.3 to 2.5."""
     rng = np.random.default_rng(1)
     for _ in range(60):
         n, alpha, tau = 4, rng.choice([1.3, 1.5, 2.0, 2.5]), rng.uniform(0.6, 2)
@@ -355,7 +355,9 @@ def posterior(impl):
     ),
     mutants={
         "uniform prior": dict(implied=lambda k, tau: np.full(len(k), 1 / len(k))),
-        "short keys favoured": dict(implied=lambda k, tau: softmax_numpy(-(k**2).sum(-1) / 2 / tau)),
+        "short keys favoured": dict(
+            implied=lambda k, tau: softmax_numpy(-(k**2).sum(-1) / 2 / tau)
+        ),
         "norm, not its square": dict(
             implied=lambda k, tau: softmax_numpy(np.sqrt((k**2).sum(-1)) / (2 * tau))
         ),
