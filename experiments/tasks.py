@@ -44,9 +44,9 @@ def run(task, model, seed, steps=None, lengths=None, count=count_at):
     _, planned, shortest, longest, planned_lengths = SETTINGS[task]
     generator = torch.Generator().manual_seed(seed)
     if task == "bags":
-        learn, examine, shape = tasks.bags(0), tasks.bags(1), (64, 2)
+        learn, unseen, shape = tasks.bags(0), tasks.bags(1), (64, 2)
     else:
-        learn = examine = tasks.TASKS[task]
+        learn = unseen = tasks.TASKS[task]
         shape = (1 + tasks.CLASSES, tasks.CLASSES)
     name = "softmax" if model in ("no position", "sinusoids") else model
     reader = tasks.Reader(
@@ -54,7 +54,7 @@ def run(task, model, seed, steps=None, lengths=None, count=count_at):
     )
     tasks.train(reader, learn, steps or planned, generator, shortest, longest)
     return reader, [
-        tasks.test(reader, examine, n, generator, count(n)) for n in lengths or planned_lengths
+        tasks.examine(reader, unseen, n, generator, count(n)) for n in lengths or planned_lengths
     ]
 
 
@@ -83,8 +83,7 @@ def table(seeds, splits, steps=None, lengths=None, count=count_at):
         reader, scores = run(task, model, seed, steps, lengths, count)
         for n, (right, held) in zip(lengths or SETTINGS[task][-1], scores, strict=True):
             add(found.setdefault(task, {}), f"n = {n}", model, right)
-            if task == "bags":
-                add(found.setdefault("bags-weight", {}), f"n = {n}", model, held)
+            add(found.setdefault(f"{task}-weight", {}), f"n = {n}", model, held)
         if model == "trained slope":
             slope = reader.regularizer.prior.slopes.item()
             add(found.setdefault("slopes", {}), "slope", task, slope)

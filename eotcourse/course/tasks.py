@@ -175,7 +175,7 @@ def train(model, task, steps, generator, shortest, longest, batch=64, rate=3e-3)
 
 
 @torch.no_grad()
-def test(model, task, n, generator, count=500):
+def examine(model, task, n, generator, count=500):
     """Share of right answers on `count` inputs of length n, and the mean weight of the right item.
 
     Inputs without a right item count in the first number only.
@@ -264,9 +264,9 @@ def spread(values):
     return f"{math.fsum(values) / len(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
-def summary(experiment):
-    """The stored results of one experiment as lines of text: a model a line, a condition a column."""
-    columns = list(experiment["results"].items())
+def summary(columns):
+    """Stored results of one experiment as text: a model a line, a condition a column."""
+    columns = list(columns.items())
     models = list(columns[0][1])
     widest = max(map(len, models))
     lines = [" " * widest + "".join(f"  {name:<16}" for name, _ in columns)]
