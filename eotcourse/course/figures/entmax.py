@@ -50,7 +50,8 @@ def members(panels):
     Parameters
     ----------
     panels : dict of palette names to (title, grid, objective, path, marks)
-        Arrays of shape (G, 3), (G,), (N, 3), (M, 3). The first mark is the maximiser of the objective that is drawn.
+        Arrays of shape (G, 3), (G,), (N, 3), (M, 3). The first mark is the maximiser of the
+        objective that is drawn.
 
     Returns
     -------
@@ -115,6 +116,6 @@ def errors(distance, quotient, series):
     ax.plot(distance, series, color=LIGHT["softmax"], linestyle="-", marker="o", label=label)
     ax.axhline(1, color=LIGHT["ink"], linestyle="-", linewidth=0.8)
     ax.text(distance.max(), 1.6, "no digit right", ha="right", va="bottom")
-    ax.set(xscale="log", yscale="log", xlabel=r"$\alpha - 1$", ylabel="relative error, float32")
+    ax.set(xscale="log", yscale="log", xlabel=r"$\alpha - 1$", ylabel="relative error")
     ax.legend(loc="center right", bbox_to_anchor=(1, 0.45))
     return fig
