@@ -78,10 +78,9 @@ exercise(
     "ex-entmax-3",
     right=_drop((1.0, 0.5), 1.5, 2.0),
     wrong={
-        "margin to the best": (2.0, "That is where a lone rival of A would drop out; B helps."),
+        "margin to the best": (2.0, "That is where C would drop out with A alone; B takes weight as well."),
         "B drops out": (3.0, "At that order B loses its weight too."),
-        "gap to B": (1 + 1 / 0.5 / 2, "A gap to the second key is not a margin."),
-        "A alone": (_drop((1.0,), 1.5, 2.5), "Both remaining keys hold weight."),
+        "power forgotten": (5 / 3, "The bases do not sum to one, their powers do."),
         "alpha minus one": (_drop((1.0, 0.5), 1.5, 2.0) - 1, "That is alpha minus one."),
     },
     tol=1e-6,

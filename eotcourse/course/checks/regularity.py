@@ -15,7 +15,7 @@ exercise(
         "smooth": (0.0, "A slope of zero belongs to alpha below 2."),
         "no temperature": (5 * math.sqrt(5), "The score is raw: the temperature divides it."),
         "exponent flipped": (2.5 / math.sqrt(5), "Check the sign of the exponent of the response."),
-        "one response": (math.sqrt(5) / 2, "All five keys give weight away."),
+        "keys counted": (2.5, "A response is not 1 here: the five weights enter it."),
         "newcomer counted": (3.0 * math.sqrt(5), "The newcomer is not one of those who give."),
     },
     tol=1e-6,
@@ -77,7 +77,6 @@ exercise(
         "no factor": ((2.0**-23) ** (1 / 9), "The factor before the spread is missing."),
         "root of order alpha": ((9 * 2.0**-23) ** (1 / 10), "Check the order of the root."),
         "Lipschitz": (9 * 2.0**-23, "That would hold if the map were Lipschitz."),
-        "strong convexity": (2.0**-23, "That bound stops at alpha = 2."),
     },
     tol=1e-6,
 )
