@@ -184,12 +184,18 @@ class Regularizer(nn.Module):
 
         The default inverts the derivative of `penalty`.
         """
-        target = gap.detach()
+        target, one = gap.detach(), torch.ones_like(gap)
         p = _root(lambda p: target - self._marginal(p), target, _UNIT)
         on = target > self._marginal(torch.full_like(target, _UNIT[0]))
-        p = torch.where(on, p, 0.5)
+        top, slope = self._marginal(one), self.response(one)
+        # No weight exceeds 1, and above 1 the penalty need not be convex or defined: the search
+        # for the threshold only needs a function that goes on increasing there.
+        beyond = target > top
+        inside = on & ~beyond
+        p = torch.where(inside, p, 0.5)
         for _ in range(2):
-            p = p + (torch.where(on, gap, 0.0) - self._marginal(p)) * self.response(p)
+            p = p + (torch.where(inside, gap, 0.0) - self._marginal(p)) * self.response(p)
+        p = torch.where(beyond, 1 + (gap - top) * torch.where(slope.isfinite(), slope, 1.0), p)
         return torch.where(on | target.isnan(), torch.where(on, p, target), 0.0)
 
     def _marginal(self, p):
