@@ -57,7 +57,7 @@ def members(panels):
     -------
     matplotlib Figure
     """
-    fig, axes = plt.subplots(1, len(panels), figsize=(6.9, 2.5))
+    fig, axes = plt.subplots(1, len(panels), figsize=(6.9, 2.7))
     for ax, (name, (title, points, objective, path, marks)) in zip(
         axes, panels.items(), strict=True
     ):

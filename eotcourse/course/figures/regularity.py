@@ -44,7 +44,7 @@ def fans(panels):
     -------
     matplotlib Figure
     """
-    fig, axes = plt.subplots(1, len(panels), figsize=(6.9, 2.5))
+    fig, axes = plt.subplots(1, len(panels), figsize=(6.9, 2.7))
     for ax, (name, (title, points, omega, paths, arrivals)) in zip(
         axes, panels.items(), strict=True
     ):
