@@ -60,10 +60,11 @@ def test_the_weekend_takes_the_hours_it_says():
     assert 6.5 <= total / 60 <= 9.5
 
 
-@pytest.mark.parametrize("title", ["One weekend", "One term"])
-def test_no_page_is_left_out(title):
+@pytest.mark.parametrize("title, later", [("One weekend", ("family/",)), ("One term", ())])
+def test_no_page_is_left_out(title, later):
     listed = [page for pages, _ in track(title)[1] for page in pages]
-    assert sorted(listed) == sorted(set(PAGES) - BACK_MATTER)
+    wanted = {page for page in PAGES if not page.startswith(later)}
+    assert sorted(listed) == sorted(wanted - BACK_MATTER)
 
 
 def test_the_term_has_twelve_weeks():
