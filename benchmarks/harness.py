@@ -1,6 +1,7 @@
-"""Ratios that repeat on a busy machine: one thread, CPU time of the process, interleaved medians."""
+"""Ratios that repeat on a busy machine: one thread, CPU time, interleaved medians."""
 
 import argparse
+import ctypes
 import json
 import statistics
 import sys
@@ -26,11 +27,24 @@ class Row(NamedTuple):
     aim: float
 
 
+def keep_memory():
+    """Ask glibc to reuse freed memory instead of giving it back to the system.
+
+    Fresh pages cost more than the arithmetic measured here, and who gets them is a matter of luck.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, TypeError, OSError):
+        return  # another C library, with its own habits
+    trim_threshold, mmap_threshold = -1, -3
+    mallopt(trim_threshold, 1 << 30)
+    mallopt(mmap_threshold, 1 << 25)
+
+
 def medians(candidates, repeats, progress=None):
     """Median CPU seconds of each function of a dict, called in turn.
 
-    Every counted call follows an uncounted one: otherwise a candidate pays for the memory that the
-    one before it gave back to the system.
+    Every counted call follows an uncounted one, so that no candidate pays for its predecessor.
     """
     times = {name: [] for name in candidates}
     for i in range(repeats):
@@ -90,11 +104,13 @@ def main(description, measure):
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    keep_memory()
     results = []
     for part in measure(arguments.repeats):
         show(part)
         results += part
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"torch": torch.__version__, **vars(arguments), "rows": results}, file, indent=1)
+            record = {"torch": torch.__version__, **vars(arguments), "rows": results}
+            json.dump(record, file, indent=1)
     sys.exit(any(r["verdict"] == "MISSED" for r in results))

@@ -31,10 +31,10 @@ def candidates(n):
         "package, alpha 2": lambda s: package.sparsemax(s, -1),
         "package, alpha 1.5": lambda s: package.entmax15(s, -1),
     }
-    rows = [
-        Row("C1", f"n={n} {name}: times faster than the package", name, f"package, {name}", True, *PACKAGE[n])
-        for name in ("alpha 2", "alpha 1.5")
-    ]
+    rows = []
+    for name in ("alpha 2", "alpha 1.5"):
+        what = f"n={n} {name}: times faster than the package"
+        rows.append(Row("C1", what, name, f"package, {name}", True, *PACKAGE[n]))
     if n in SOFTMAX:
         rows += [
             Row("C2", f"n={n} {name}: times softmax", name, "softmax", False, *goals)
@@ -48,7 +48,8 @@ def candidates(n):
         maps["package, 4/3"] = lambda s: package.entmax_bisect(s, 4 / 3)
         maps["package, learned"] = lambda s: package.entmax_bisect(s, learned)
         for name in ("alpha 4/3", "alpha 1.37", "learned 4/3"):
-            rows.append(Row("C3", f"n={n} {name}: times softmax", name, "softmax", False, *GENERAL[n]))
+            what = f"n={n} {name}: times softmax"
+            rows.append(Row("C3", what, name, "softmax", False, *GENERAL[n]))
         for name, peer in (("alpha 4/3", "package, 4/3"), ("learned 4/3", "package, learned")):
             what = f"n={n} {name}: times faster than 50 bisections"
             rows.append(Row("C3", what, name, peer, True, *BISECTION))

@@ -87,7 +87,7 @@ def power(base, r):
     # Not torch.pow: the last entries of a row must be rounded like the others. The clamps keep
     # zeros and subnormal numbers, which are slow, out of the elementary functions.
     positive = base.clamp_min(torch.finfo(base.dtype).tiny)
-    least = math.log(torch.finfo(base.dtype).tiny)
+    least = math.log(torch.finfo(base.dtype).tiny) + 1
     upper = (positive.log() * r).clamp_min_(least).exp_().mul_(base.sign())
     return upper, upper / positive
 

@@ -82,12 +82,11 @@ def _find(x, alpha, tau):
     # Rounding of the bound, and of its way back to the units of the scores.
     reach = tau / a
     cut = top + kappa * reach - 4 * eps * (top.abs() + 4 * reach)
-    group = _where(maxima > cut)
+    group = _above(maxima, cut)
     group_row = torch.div(group, m, rounding_mode="floor")
     index = (group + group_row * (_GROUP - 1) * m).unsqueeze(1) + torch.arange(0, _GROUP * m, m)
     values = x.view(-1).index_select(0, index.view(-1))
-    above = values.view(-1, _GROUP) > cut.view(-1).index_select(0, group_row).unsqueeze(1)
-    keep = _where(above)
+    keep = _above(values.view(-1, _GROUP), cut.index_select(0, group_row))
     row = group_row.index_select(0, torch.div(keep, _GROUP, rounding_mode="floor"))
     flat = index.view(-1).index_select(0, keep)
     if missing:
@@ -111,9 +110,9 @@ def _find(x, alpha, tau):
     return Support(flat, row, p, torch.where(empty, -math.inf, zeta))
 
 
-def _where(condition):
-    """Positions, in the flattened tensor, where it holds: several times faster by NumPy."""
-    return torch.from_numpy(np.flatnonzero(condition.numpy()))
+def _above(x, cut):
+    """Positions in the flattened `x` of what exceeds `cut`: several times faster by NumPy."""
+    return torch.from_numpy(np.flatnonzero(x.numpy() > cut.numpy()))
 
 
 def _columns(x):
@@ -127,7 +126,8 @@ def _bound(maxima, top, alpha, tau):
     kappa = torch.full((1, r), -1.0, dtype=maxima.dtype)
     if bool(torch.as_tensor(alpha > 2).any()):
         return kappa.mT
-    coarse = maxima.view(r, 4, m // 4).amax(1) if m >= 256 else maxima
+    split = 8 if m >= 1024 else 4 if m >= 256 else 1
+    coarse = maxima.view(r, split, m // split).amax(1)
     y = ((coarse - top) * ((alpha - 1) / tau)).mT.contiguous()
     for _ in range(3):
         kappa = kappa + _newton.advance(y, kappa, _columns(1 / (alpha - 1)), 0)[1]

@@ -58,9 +58,7 @@ class Jacobian:
 
 
 _UNIT = tuple(2.0 ** (k / 2) for k in range(-120, 1))
-_BOTH_SIDES = tuple(
-    sign * 2.0**k for sign, powers in ((-1, range(40, -21, -1)), (1, range(-20, 41))) for k in powers
-)
+_BOTH_SIDES = tuple(-(2.0**-k) for k in range(-40, 21)) + tuple(2.0**k for k in range(-20, 41))
 
 
 def _root(f, like, grid):

@@ -221,7 +221,7 @@ def _by_series(t, radius, coefficient, closed):
     small = t.abs() < radius
     near = torch.where(small, t, 0.0)
     series = torch.zeros_like(near)
-    for k in range(17, -1, -1):
+    for k in reversed(range(18 if t.dtype == torch.float64 else 11)):
         series = series * near + coefficient(k)
     return torch.where(small, series, closed(torch.where(small, 1.0, t)))
 
@@ -270,15 +270,19 @@ def _drift(p, alpha):
     """
     log_p = torch.where(p == 0, 1.0, p).log()
     t = (alpha - 1) * log_p
-    phi = _by_series(
-        t,
-        1,
-        lambda k: (k + 1) / math.factorial(k + 2),
-        lambda t: (t * t.exp() - t.expm1()) / t**2,
-    )
-    above = _above(alpha, p)
-    order = torch.where(above, alpha, 2.0)
-    return torch.where(above, t.exp() * (t - 1) / (order - 1) ** 2, log_p**2 * phi)
+
+    def below():
+        def phi(t):
+            return (t * t.exp() - t.expm1()) / t**2
+
+        return log_p**2 * _by_series(t, 1, lambda k: (k + 1) / math.factorial(k + 2), phi)
+
+    def above(order):
+        return t.exp() * (t - 1) / (order - 1) ** 2
+
+    if not isinstance(alpha, torch.Tensor):
+        return above(alpha) if alpha > 2 else below()
+    return torch.where(_above(alpha, p), above(alpha.clamp_min(2)), below())
 
 
 def _above(alpha, p):
@@ -289,7 +293,7 @@ def _above(alpha, p):
 def _shift(alpha, p):
     """The constant that `_drift` leaves out."""
     above = _above(alpha, p)
-    return torch.where(above, 1.0, 0.0) / (torch.where(above, alpha, 2.0) - 1) ** 2
+    return torch.where(above, (torch.where(above, alpha, 2.0) - 1) ** -2, 0.0)
 
 
 def _row_sums(x):
@@ -408,15 +412,16 @@ class _Ragged(torch.autograd.Function):
         flat, row, weights, zeta = support
         p = torch.zeros_like(rows)
         p.view(-1).scatter_(0, flat, weights)
-        ctx.alpha, ctx.tau = alpha, tau
         tensors = (alpha,) if isinstance(alpha, torch.Tensor) else ()
+        ctx.order = alpha.item() if tensors and alpha.dim() == 0 else None if tensors else alpha
+        ctx.tau = tau
         ctx.save_for_backward(p, flat, row, weights, *tensors)
         return p, zeta.squeeze(-1)
 
     @staticmethod
     def backward(ctx, grad_p, grad_zeta):
         p, flat, row, weights, *alpha = ctx.saved_tensors
-        alpha = alpha[0] if alpha else ctx.alpha
+        alpha = alpha[0] if alpha else ctx.order
         with_alpha = ctx.needs_input_grad[1]
         if torch.is_grad_enabled():  # the gradient's own graph needs the weights, not a copy
             grad, slope = _dense_pullback(p, alpha, grad_p, grad_zeta, with_alpha)
@@ -425,16 +430,20 @@ class _Ragged(torch.autograd.Function):
         def sums(x):
             return x.new_zeros(len(p)).index_add_(0, row, x)
 
-        order = alpha.view(-1)[row] if isinstance(alpha, torch.Tensor) else alpha
+        def spread(x):
+            return x.index_select(0, row)
+
+        order = spread(alpha.view(-1)) if ctx.order is None else ctx.order
         upstream = grad_p.reshape(-1).index_select(0, flat)
         entry, slope = pullback(
-            weights, order, upstream, grad_zeta[row], with_alpha, lambda x: sums(x)[row]
+            weights, order, upstream, spread(grad_zeta), with_alpha, lambda x: spread(sums(x))
         )
         grad = torch.zeros_like(p)
         grad.view(-1).scatter_(0, flat, entry / ctx.tau)
         if with_alpha:
             grad_zeta = torch.where(sums(weights) == 0, 0.0, grad_zeta).unsqueeze(-1)
             slope = sums(slope).unsqueeze(-1) - grad_zeta * _shift(alpha, p)
+            slope = slope if ctx.order is None else slope.sum()
         return grad, slope, None, None
 
 
@@ -446,10 +455,12 @@ def _support(rows, alpha, tau):
     transformed = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
     if transformed or not _ragged.pays(rows, alpha, tau):
         return None
-    if any(isinstance(x, torch.Tensor) and unpack_dual(x).tangent is not None for x in (rows, alpha)):
+    tensors = [x for x in (rows, alpha) if isinstance(x, torch.Tensor)]
+    if any(unpack_dual(x).tangent is not None for x in tensors):
         return None
-    with torch.no_grad():
-        return _ragged.find(rows, alpha, tau)
+    if isinstance(alpha, torch.Tensor):
+        alpha = alpha.detach() if alpha.dim() else alpha.item()
+    return _ragged.find(rows.detach(), alpha, tau)
 
 
 def tsallis(rows, alpha, tau=1.0):
@@ -474,7 +485,8 @@ def tsallis(rows, alpha, tau=1.0):
         flat = rows.reshape(-1, rows.shape[-1])
         order = alpha
         if isinstance(alpha, torch.Tensor):
-            order = alpha.expand(shape + (1,)).reshape(-1, 1)
+            one = alpha.numel() == 1
+            order = alpha.reshape(()) if one else alpha.expand(shape + (1,)).reshape(-1, 1)
         support = _support(flat, order, tau)
         if support is not None:
             p, zeta = _Ragged.apply(flat, order, tau, support)

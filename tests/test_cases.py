@@ -1,4 +1,4 @@
-"""The cases of cases.json that concern softmax, masks, priors and attention.
+"""The cases of cases.json that concern maps to the simplex, masks, priors and attention.
 
 Transport and Sinkhorn have their own file. The cases of a mechanism that this version doesn't
 have are listed in LATER with the reason, and every id of the file is accounted for.
@@ -12,14 +12,20 @@ import pytest
 import torch
 
 from cases import CASES, load, tolerance, values
-from eotcourse import ALiBi, Causal, LogPrior, Shannon, alibi_slopes, attention, softmax
+from eotcourse import (
+    ALiBi,
+    Causal,
+    LogPrior,
+    Shannon,
+    Tsallis,
+    alibi_slopes,
+    attention,
+    entmax,
+    softmax,
+    sparsemax,
+)
 
 LATER = {
-    "case-03": "sparsemax is no member of this version",
-    "case-04": "sparsemax is no member of this version; axes of softmax are in test_simplex.py",
-    "case-05": "entmax is no member of this version",
-    "case-06": "entmax is no member of this version",
-    "case-08": "entmax is no member of this version; half precision is in test_simplex.py",
     "case-27": "the backward pass as a policy gradient is no part of this version",
     "case-28": "REINFORCE is no part of this version",
     "case-29": "REINFORCE is no part of this version",
@@ -83,14 +89,86 @@ def test_case_02_large_scores(dtype):
     assert abs(Shannon().threshold(s).item() - case["expected"]["lse"]) <= atol
 
 
-def test_case_07_ties():
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_case_03_support_of_two(dtype):
+    case = load("case-03")
+    s, expected = tensor(case["inputs"]["s"], dtype), case["expected"]
+    name = str(dtype).split(".")[1]
+    p = sparsemax(s)
+    close(p, expected["p"], case, name)
+    assert p.nonzero().squeeze(-1).tolist() == expected["support"]
+    close(Tsallis(2.0).threshold(s) - 1, expected["threshold"], case, name)
+    upstream = tensor(case["inputs"]["r"], dtype, grad=False)
+    (ds,) = torch.autograd.grad(p, s, upstream)
+    close(ds, expected["ds"], case, name)
+    assert abs(ds.sum()) < 1e-6
+
+
+@pytest.mark.parametrize("shape", ["(2,3)", "(2,1,3)", "(3,2)"])
+def test_case_04_axes(shape):
+    case = load("case-04")
+    s = tensor(case["inputs"]["s"])
+    given = {"(2,3)": s, "(2,1,3)": s[:, None], "(3,2)": s.T}[shape]
+    p = sparsemax(given, dim=0 if shape == "(3,2)" else -1)
+    close((p.T if shape == "(3,2)" else p).reshape(2, 3), case["expected"]["p"], case)
+    close(torch.autograd.grad(p.square().sum(), s)[0], case["expected"]["ds"], case)
+
+
+@pytest.mark.parametrize("form", ["number", "tensor", "rows"])
+def test_case_05_ends_of_the_family(form):
+    case = load("case-05")
+    s = tensor(case["inputs"]["s"])
+    for alpha, expected in case["expected"]["p_by_alpha"].items():
+        order = float(alpha)
+        if form == "tensor":
+            order = torch.tensor(order, dtype=F64)
+        elif form == "rows":
+            order = torch.full((2, 1), order, dtype=F64)
+        p = entmax(s.expand(2, -1), order)
+        for row in p:
+            close(row, expected, case)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_case_06_generated_scores(dtype):
+    case = load("case-06")
+    s, name = tensor(case["inputs"]["s"], dtype), str(dtype).split(".")[1]
+    p = entmax(s, case["params"]["alpha"])
+    close(p, case["expected"]["p"], case, name)
+    upstream = tensor(case["inputs"]["r"], dtype, grad=False)
+    close(torch.autograd.grad(p, s, upstream)[0], case["expected"]["ds"], case, name)
+
+
+MAPS = {
+    "softmax": softmax,
+    "entmax_1.5": entmax,
+    "sparsemax": sparsemax,
+    "entmax_3": lambda s: entmax(s, 3.0),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_case_07_ties(name):
     case = load("case-07")
     s = tensor(case["inputs"]["s"])
-    p = softmax(s)
-    close(p, case["expected"]["p_by_mapping"]["softmax"], case)
+    close(MAPS[name](s), case["expected"]["p_by_mapping"][name], case)
     for order in torch.randperm(6), torch.arange(6).flip(0), torch.arange(6):
-        p = softmax(s[order])[order.argsort()]
+        p = MAPS[name](s[order])[order.argsort()]
         assert p[0] == p[1] == p[2] and p[3] == p[4]
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_case_08_half_precision(name):
+    case = load("case-08")
+    dtype = getattr(torch, name)
+    s = tensor(case["inputs"]["s"], dtype)
+    p = entmax(s, case["params"]["alpha"])
+    assert p.dtype == dtype
+    expected = case["expected"][f"p_{name}"]
+    np.testing.assert_allclose(p.detach().double(), values(expected), **tolerance(case, name))
+    close(entmax(s.float(), 1.5), expected, case, "float32")
+    upstream = torch.ones_like(p).cumsum(-1)
+    assert torch.autograd.grad(p, s, upstream)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("align", ["bottom_right", "top_left"])
@@ -171,12 +249,16 @@ def test_case_14_temperature_sweep():
         close(softmax(s, tau), expected, case)
         close(softmax(s, torch.tensor(tau, dtype=F64)), expected, case)
         close(Shannon()(s, tau), expected, case)
+        expected = case["expected"]["p_sparsemax_by_tau"][repr(tau)]
+        close(sparsemax(s, tau), expected, case)
+        close(sparsemax(s, torch.tensor(tau, dtype=F64)), expected, case)
+        close(Tsallis(2.0)(s, tau), expected, case)
 
 
 def test_case_15_temperature_zero_is_refused():
     case = load("case-15")
     s = tensor(case["inputs"]["s"])
-    for f in (softmax, Shannon(), Shannon().conjugate):
+    for f in (softmax, sparsemax, lambda s, tau: entmax(s, 1.5, tau), Shannon().conjugate):
         with pytest.raises(ValueError, match="0.0"):
             f(s, case["params"]["tau"])
 
@@ -222,11 +304,12 @@ def test_case_31_groups_are_consecutive():
     close(tiled, case["expected"]["o_if_tiled"], case)
 
 
-def test_case_32_one_entry():
+@pytest.mark.parametrize("alpha", [None, *load("case-32")["params"]["alpha"]])
+def test_case_32_one_entry(alpha):
     case = load("case-32")
     for tau in case["params"]["tau"]:
         s = tensor(case["inputs"]["s"])
-        p = softmax(s, tau)
+        p = softmax(s, tau) if alpha is None else entmax(s, alpha, tau)
         close(p, case["expected"]["p"], case)
         (ds,) = torch.autograd.grad(p, s, torch.full_like(p, 3.0))
         assert not ds.any()
@@ -243,12 +326,20 @@ def test_case_33_mask_and_causal_are_both_obeyed():
     close(attention(*tensors, mask), expected["o_if_causal_dropped"], case)
 
 
-def test_case_35_sign_of_the_regulariser():
+@pytest.mark.parametrize(
+    "name, member, constant",
+    [
+        ("softmax", Shannon(), 0.0),
+        ("sparsemax", Tsallis(2.0), 0.5),  # the case has |p|^2 / 2, the family subtracts 1/2
+        ("entmax_1.5", Tsallis(1.5), 0.0),
+    ],
+)
+def test_case_35_sign_of_the_regulariser(name, member, constant):
     case = load("case-35")
-    s, expected = tensor(case["inputs"]["s"]), case["expected"]["softmax"]
-    shannon = Shannon()
-    p = shannon(s)
+    s, expected = tensor(case["inputs"]["s"]), case["expected"][name]
+    p = member(s)
+    omega = member.omega(p) + constant
     close(p, expected["p"], case)
-    close(shannon.omega(p), expected["omega"], case)
-    close(shannon.omega(p) - s @ p, expected["objective"], case)
-    close(shannon.conjugate(s), expected["conjugate"], case)
+    close(omega, expected["omega"], case)
+    close(omega - s @ p, expected["objective"], case)
+    close(member.conjugate(s) - constant, expected["conjugate"], case)

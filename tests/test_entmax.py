@@ -97,17 +97,20 @@ def test_ends_of_the_family():
         torch.testing.assert_close(entmax(s, below), entmax(s, above), atol=1e-11, rtol=0)
 
 
-@pytest.mark.parametrize("alpha", [1.0, 1 + 2.0**-23, 1.001, 1.01, 1.19, 1.21, 4 / 3, 1.5, 1.9, 2.0, 3.0])
-@pytest.mark.parametrize("n", [2, 100, 2048, 8192])
+NEARLY_ONE = [1.0, 1 + 2.0**-23, 1.001, 1.01]
+
+
+@pytest.mark.parametrize("alpha", [*NEARLY_ONE, 1.19, 1.21, 4 / 3, 1.5, 1.9, 2.0, 3.0])
+@pytest.mark.parametrize("n", [2, 300, 8192])
 @pytest.mark.parametrize("deviation", [1.0, 4.0])
 def test_float32_against_float64(alpha, n, deviation):
-    s = (deviation * rand(16, n, seed=n)).float()
+    s = (deviation * rand(8, n, seed=n)).float()
     p = entmax(s, alpha).double()
     expected = torch.from_numpy(by_bisection(s, alpha))
     bound = 1e-5 if alpha > 2 else 1e-6 if deviation == 1 else 2e-6
     assert (p - expected).abs().max() <= bound
     assert (p.sum(-1) - 1).abs().max() <= 1e-6
-    order = torch.tensor(alpha, dtype=F32).expand(16, 1)
+    order = torch.tensor(alpha, dtype=F32).expand(8, 1)
     assert (entmax(s, order).double() - p).abs().max() <= bound
 
 
@@ -261,9 +264,12 @@ def test_dimensions_and_strides(dim, n):
     s = rand(n, n, n)[:, ::2].transpose(0, 2) if n < 100 else rand(n, 3, n).transpose(0, 2)
     order = 1 + rand(*[1 if i == dim % 3 else m for i, m in enumerate(s.shape)], seed=2).abs()
     moved, orders = s.movedim(dim, -1).contiguous(), order.movedim(dim, -1)
-    torch.testing.assert_close(entmax(s, 1.5, 0.5, dim).movedim(dim, -1), entmax(moved, 1.5, 0.5))
-    torch.testing.assert_close(entmax(s, order, 0.5, dim).movedim(dim, -1), entmax(moved, orders, 0.5))
-    torch.testing.assert_close(sparsemax(s, dim=dim).movedim(dim, -1), sparsemax(moved))
+    for along, last in (
+        (entmax(s, 1.5, 0.5, dim), entmax(moved, 1.5, 0.5)),
+        (entmax(s, order, 0.5, dim), entmax(moved, orders, 0.5)),
+        (sparsemax(s, dim=dim), sparsemax(moved)),
+    ):
+        torch.testing.assert_close(along.movedim(dim, -1), last)
 
 
 @pytest.mark.parametrize("alpha", [0.999, 0, -1.0, NAN, INF])
@@ -587,14 +593,14 @@ def test_tsallis_as_a_module():
 
 
 class Quartic(Regularizer):
-    """A regulariser of its own by its penalty alone: sparse, as p -> p + p^3 has an inverse at 0."""
+    """Known by its penalty alone, and nobody's: sparse, as p + p^3 is finite at 0."""
 
     def penalty(self, p):
         return (p**2 / 2 + p**4 / 4).sum(-1)
 
 
 class Softplus(Regularizer):
-    """A regulariser of its own by its rule alone: dense, and linear for large gaps."""
+    """Known by its rule alone, and nobody's: dense, and linear for large gaps."""
 
     def pointwise(self, gap):
         return torch.nn.functional.softplus(3 * gap) / 3
