@@ -23,6 +23,7 @@ SPLITS = tuple(range(10))
 
 FAMILY = ("softmax", "entmax", "sparsemax")
 BY_POSITION = ("no position", "sinusoids", "ALiBi", "trained slope")
+DENSE = {"no position", "sinusoids", "cooled softmax"}
 
 # task: models, steps, shortest and longest training input, test lengths
 SETTINGS = {
@@ -30,7 +31,7 @@ SETTINGS = {
     "maximum": (FAMILY, 1500, 4, 16, (16, 64, 256, 1024)),
     "recent": (BY_POSITION, 1000, 8, 32, (32, 64, 512)),
     "first": (BY_POSITION, 1000, 8, 32, (32, 64, 512)),
-    "bags": (FAMILY, 1000, 10, 10, (10, 50, 200)),
+    "bags": ((*FAMILY, "cooled softmax"), 1000, 10, 10, (10, 50, 200)),
 }
 
 
@@ -40,7 +41,10 @@ def count_at(n):
 
 
 def run(task, model, seed, steps=None, lengths=None, count=count_at):
-    """Train one model on one task; returns it and its (accuracy, weight) at every length."""
+    """Train one model on one task; returns it and its (accuracy, weight) at every length.
+
+    "cooled softmax" is trained as softmax and tested at half the temperature.
+    """
     _, planned, shortest, longest, planned_lengths = SETTINGS[task]
     generator = torch.Generator().manual_seed(seed)
     if task == "bags":
@@ -48,11 +52,14 @@ def run(task, model, seed, steps=None, lengths=None, count=count_at):
     else:
         learn = unseen = tasks.TASKS[task]
         shape = (1 + tasks.CLASSES, tasks.CLASSES)
-    name = "softmax" if model in ("no position", "sinusoids") else model
+    name = "softmax" if model in DENSE else model
     reader = tasks.Reader(
         *shape, tasks.regularizer(name), generator, positions=model == "sinusoids"
     )
     tasks.train(reader, learn, steps or planned, generator, shortest, longest)
+    if model == "cooled softmax":
+        with torch.no_grad():
+            reader.query.mul_(2)
     return reader, [
         tasks.examine(reader, unseen, n, generator, count(n)) for n in lengths or planned_lengths
     ]

@@ -220,7 +220,7 @@ def test_a_quick_run_makes_a_table_of_the_same_form(tmp_path):
     command = [sys.executable, "-m", "experiments.tasks", "--quick", "--out", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "[1/17]" in done.stdout
+    assert "[1/18]" in done.stdout
     quick = json.loads(out.read_text(encoding="utf-8"))
     assert set(quick["made"]) == set(STORED["made"])
     assert quick["made"]["command"].endswith("--quick")
@@ -304,6 +304,17 @@ def test_sparse_pools_concentrate_on_the_nine():
         for m in ("softmax", "sparsemax")
     }
     assert fresh["sparsemax"] > fresh["softmax"] + 0.1
+
+
+def test_a_cooled_softmax_does_as_well_so_the_bags_decide_nothing():
+    stored, weight = TABLE["bags"]["n = 200"], means("bags-weight")["n = 200"]
+    lead = np.array(stored["sparsemax"]) - stored["cooled softmax"]
+    assert lead.min() < 0.03 and lead.mean() < 0.03
+    assert weight["cooled softmax"] > weight["softmax"] + 0.15
+    warm, cool = (
+        short("bags", m, (200,), 300)[0, 1] for m in ("softmax", "cooled softmax")
+    )
+    assert cool > warm + 0.1
 
 
 def test_label_shift_rewards_the_right_prior_and_punishes_the_reversed_one():

@@ -9,7 +9,7 @@ from eotcourse.course.palette import DASHES, LIGHT, MARKERS
 _SERIES = ("softmax", "entmax", "sparsemax", "gradient")
 
 
-def lengths(panels, chance=None, ylabel="share of right answers"):
+def lengths(panels, chance=None, ylabel="share of right answers", lowest=0.0):
     """Draw a number against the length of the input, one mark a seed and a line through the means.
 
     Parameters
@@ -18,6 +18,8 @@ def lengths(panels, chance=None, ylabel="share of right answers"):
         The same models, at most four, in every panel.
     chance : float, optional
         What guessing reaches.
+    lowest : float
+        Where the vertical axis starts.
 
     Returns
     -------
@@ -38,7 +40,7 @@ def lengths(panels, chance=None, ylabel="share of right answers"):
             )  # fmt: skip
         if chance is not None:
             ax.axhline(chance, color=LIGHT["ink"], linestyle=":", linewidth=1)
-        ax.set(xscale="log", xticks=at, ylim=(-0.03, 1.03), xlabel="items n")
+        ax.set(xscale="log", xticks=at, ylim=(lowest - 0.03, 1.03), xlabel="items n")
         ax.set_xticklabels([str(n) for n in at])
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_title(title, loc="center")
