@@ -104,9 +104,9 @@ exercise(
             lambda level: 1 - math.log2(level),
             "Seeds come in whole numbers.",
         ),
-        "rounded down": (
-            lambda level: int(1 - math.log2(level)),
-            "Your number of seeds does not quite reach the level.",
+        "natural logarithm": (
+            lambda level: math.ceil(1 - math.log(level)),
+            "A coin halves the probability with every seed; which base has the logarithm?",
         ),
     },
 )
