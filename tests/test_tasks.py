@@ -253,9 +253,9 @@ def test_a_summary_gives_mean_smallest_and_largest():
         "n = 8": {"a": [0.0], "long": [0.25]},
     }
     assert tasks.summary(columns).splitlines() == [
-        "      n = 4             n = 8",
-        "a     0.60 (0.50-0.70)  0.00 (0.00-0.00)",
-        "long  1.00 (1.00-1.00)  0.25 (0.25-0.25)",
+        "      n = 4           n = 8",
+        "a     0.60 0.50-0.70  0.00 0.00-0.00",
+        "long  1.00 1.00-1.00  0.25 0.25-0.25",
     ]
 
 

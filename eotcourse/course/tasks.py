@@ -261,7 +261,7 @@ def label_shift(seed, keys_per_class=20):
 
 def spread(values):
     """Mean, smallest and largest of some numbers, as the page prints them."""
-    return f"{math.fsum(values) / len(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+    return f"{math.fsum(values) / len(values):.2f} {min(values):.2f}-{max(values):.2f}"
 
 
 def summary(columns):
@@ -269,8 +269,8 @@ def summary(columns):
     columns = list(columns.items())
     models = list(columns[0][1])
     widest = max(map(len, models))
-    lines = [" " * widest + "".join(f"  {name:<16}" for name, _ in columns)]
+    lines = [" " * widest + "".join(f"  {name:<14}" for name, _ in columns)]
     for model in models:
-        cells = "".join(f"  {spread(result[model]):<16}" for _, result in columns)
+        cells = "".join(f"  {spread(result[model]):<14}" for _, result in columns)
         lines.append(f"{model:<{widest}}{cells}")
     return "\n".join(line.rstrip() for line in lines)
