@@ -107,26 +107,34 @@ def climb(y, kappa, alpha, dim=-1):
     """
     r = 1 / (alpha - 1)
     eps = torch.finfo(y.dtype).eps
-    least, most = torch.as_tensor(alpha).aminmax()
-    guard = bool(most > 2)
+    most = alpha.max() if isinstance(alpha, torch.Tensor) else alpha
+    if most > 2:
+        return _climb_guarded(y, kappa, alpha, dim)
     enough = 0.03 * math.sqrt(eps) if most <= 1.5 else 4 * eps
+    for _ in range(_STEPS):
+        _, step = advance(y, kappa, r, dim)
+        if not bool((step > -enough * kappa).any()):
+            break
+        kappa = kappa + step.clamp_min(0)  # a downward step is rounding at the root
+    return kappa, step
+
+
+def _climb_guarded(y, kappa, alpha, dim):
+    """`climb` where the function isn't convex: steps that lose their way halve the bracket."""
+    eps = torch.finfo(y.dtype).eps
     low, high = kappa, -(torch.tensor(float(y.shape[dim]), dtype=y.dtype) ** (1 - alpha))
     before = torch.full_like(kappa, math.inf)
     for _ in range(_STEPS):
-        mass, step = advance(y, kappa, r, dim)
-        moving = (step.abs() if guard else step) > -enough * kappa
+        mass, step = advance(y, kappa, 1 / (alpha - 1), dim)
+        moving = step.abs() > -4 * eps * kappa
         if not bool(moving.any()):
             break
-        new = kappa + step
-        if guard:
-            error = (mass - 1).abs()
-            low = torch.where(mass >= 1, torch.maximum(low, kappa), low)
-            high = torch.where(mass < 1, torch.minimum(high, kappa), high)
-            lost = (new <= low) | (new >= high) | (error > before / 2)
-            new = torch.where(lost & moving, -(low * high).sqrt(), new)
-            before = error
-        # A downward step, from below, is rounding at the root.
-        kappa = torch.where(moving, new, kappa)
+        new, error = kappa + step, (mass - 1).abs()
+        low = torch.where(mass >= 1, torch.maximum(low, kappa), low)
+        high = torch.where(mass < 1, torch.minimum(high, kappa), high)
+        lost = (new <= low) | (new >= high) | (error > before / 2)
+        kappa = torch.where(moving, torch.where(lost, -(low * high).sqrt(), new), kappa)
+        before = error
     return kappa, step
 
 

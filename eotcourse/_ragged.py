@@ -22,7 +22,7 @@ from . import _newton
 SHORTEST = 128
 DENSEST = 0.5
 _GROUP = 8
-_CHUNK = 1 << 21
+_CHUNK = 1 << 22
 
 
 class Support(NamedTuple):
@@ -75,10 +75,12 @@ def _find(x, alpha, tau):
     # Groups of entries a stride of m apart: their maxima are sums over vectors of neighbours.
     m = x.shape[1] // _GROUP
     maxima = x.view(r, _GROUP, m).amax(1)
-    top = maxima.amax(-1, keepdim=True)
+    split = 8 if m >= 1024 else 4 if m >= 256 else 1
+    coarse = maxima.view(r, split, m // split).amax(1) if split > 1 else maxima
+    top = coarse.amax(-1, keepdim=True)
     if not bool(top.amax() < math.inf):
         return None
-    kappa = _bound(maxima, top, alpha, tau)
+    kappa = _bound(coarse, top, alpha, tau)
     # Rounding of the bound, and of its way back to the units of the scores.
     reach = tau / a
     cut = top + kappa * reach - 4 * eps * (top.abs() + 4 * reach)
@@ -120,15 +122,13 @@ def _columns(x):
     return x.mT if isinstance(x, torch.Tensor) else x
 
 
-def _bound(maxima, top, alpha, tau):
-    """A lower bound of kappa, from a few entries of each row."""
-    r, m = maxima.shape
-    kappa = torch.full((1, r), -1.0, dtype=maxima.dtype)
-    if bool(torch.as_tensor(alpha > 2).any()):
+def _bound(entries, top, alpha, tau):
+    """A lower bound of kappa, shape (r, 1), from some entries of each row, `top` among them."""
+    kappa = torch.full_like(top.mT, -1.0)
+    most = alpha.max() if isinstance(alpha, torch.Tensor) else alpha
+    if most > 2:
         return kappa.mT
-    split = 8 if m >= 1024 else 4 if m >= 256 else 1
-    coarse = maxima.view(r, split, m // split).amax(1)
-    y = ((coarse - top) * ((alpha - 1) / tau)).mT.contiguous()
+    y = ((entries - top) * ((alpha - 1) / tau)).mT.contiguous()
     for _ in range(3):
         kappa = kappa + _newton.advance(y, kappa, _columns(1 / (alpha - 1)), 0)[1]
     return kappa.mT
