@@ -4,11 +4,12 @@ The weights are p = exp_a(z - zeta) with exp_a the inverse of log_a(x) = (x^(a-1
 zeta makes them sum to one. The function solved is log_a of the sum of the weights: as a function
 of zeta it is convex and decreasing for 1 <= a <= 2 (minus a constant it is the r-norm of
 (y - kappa)_+, r = 1/(a-1)), so that Newton's steps from a lower bound rise to the root and need
-no bracket; at a = 1 the first step is the log-sum-exp. Above 2 a bracket guards the steps.
+no bracket; at a = 1 the first step is the log-sum-exp.
 
-Two ways to write the same weights share the work. Below `NEAR` the gap z - zeta is kept and log1p
-turns it into log p, which survives a = 1. Above, kappa = (a-1) zeta - 1 is kept and
-p = (y - kappa)_+^r with y = (a-1) z, which doesn't cancel for small weights.
+Three ways to write the same weights share the work. Below `NEAR` the gap z - zeta is kept and
+log1p turns it into log p, which survives a = 1. Up to 2, kappa = (a-1) zeta - 1 is kept and
+p = (y - kappa)_+^r with y = (a-1) z, which doesn't cancel for small weights. Above 2 an error of
+kappa moves small weights by its (a-1)-th root, and the smallest weight itself is the unknown.
 """
 
 import math
@@ -47,11 +48,11 @@ def _solve_rows(rows, alpha):
     empty = top == -math.inf
     z = torch.where(empty, 0.0, rows - top)
     if not isinstance(alpha, torch.Tensor):
-        p, zeta = (_near if alpha < NEAR else _far)(z, alpha)
+        p, zeta = (_near if alpha < NEAR else _far if alpha <= 2 else _steep)(z, alpha)
     else:
-        near = (alpha < NEAR).squeeze(-1)
+        near, steep = (alpha < NEAR).squeeze(-1), (alpha > 2).squeeze(-1)
         p, zeta = torch.empty_like(z), torch.empty_like(top)
-        for select, method in ((near, _near), (~near, _far)):
+        for select, method in ((near, _near), (~near & ~steep, _far), (steep, _steep)):
             if bool(select.any()):
                 p[select], zeta[select] = method(z[select], alpha[select])
     return torch.where(empty, 0.0, p), torch.where(empty, -math.inf, top + zeta)
@@ -100,7 +101,7 @@ def advance(y, kappa, r, dim):
 
 
 def climb(y, kappa, alpha, dim=-1):
-    """Root of sum (y - kappa)_+^r = 1 from a lower bound; the top of each row of `y` is 0.
+    """Root of sum (y - kappa)_+^r = 1 for alpha <= 2, from a lower bound; rows of `y` top at 0.
 
     Also returns the last step, which the root didn't take: it is below its resolution, or, where
     Newton's method doubles the digits with every step, leads to it.
@@ -108,8 +109,6 @@ def climb(y, kappa, alpha, dim=-1):
     r = 1 / (alpha - 1)
     eps = torch.finfo(y.dtype).eps
     most = alpha.max() if isinstance(alpha, torch.Tensor) else alpha
-    if most > 2:
-        return _climb_guarded(y, kappa, alpha, dim)
     enough = 0.03 * math.sqrt(eps) if most <= 1.5 else 4 * eps
     for _ in range(_STEPS):
         _, step = advance(y, kappa, r, dim)
@@ -119,27 +118,46 @@ def climb(y, kappa, alpha, dim=-1):
     return kappa, step
 
 
-def _climb_guarded(y, kappa, alpha, dim):
-    """`climb` where the function isn't convex: steps that lose their way halve the bracket."""
-    eps = torch.finfo(y.dtype).eps
-    low, high = kappa, -(torch.tensor(float(y.shape[dim]), dtype=y.dtype) ** (1 - alpha))
-    before = torch.full_like(kappa, math.inf)
-    for _ in range(_STEPS):
-        mass, step = advance(y, kappa, 1 / (alpha - 1), dim)
-        moving = step.abs() > -4 * eps * kappa
-        if not bool(moving.any()):
-            break
-        new, error = kappa + step, (mass - 1).abs()
-        low = torch.where(mass >= 1, torch.maximum(low, kappa), low)
-        high = torch.where(mass < 1, torch.minimum(high, kappa), high)
-        lost = (new <= low) | (new >= high) | (error > before / 2)
-        kappa = torch.where(moving, torch.where(lost, -(low * high).sqrt(), new), kappa)
-        before = error
-    return kappa, step
-
-
 def _far(z, alpha):
     y = (alpha - 1) * z
     kappa, step = climb(y, torch.full_like(y[:, :1], -1.0), alpha)
     p, _ = power(((y - kappa) - step).clamp_min_(0), 1 / (alpha - 1))
     return p / p.sum(-1, keepdim=True), (1 + (kappa + step)) / (alpha - 1)
+
+
+def _steep(z, alpha):
+    """Above 2: the unknown is w, the smallest weight of the support, at the entry z_k.
+
+    The others are p_i = (a (z_i - z_k) + w^a)^(1/a) with a = alpha - 1: norms of a pair of which w
+    is one part, hence convex in w, so that Newton's steps fall from w = 1/|S| to the root.
+    """
+    a = alpha - 1
+    edge = _edge(z, a)
+    on = z >= edge
+    other = _above_edge(z, edge, a)
+    w = 1 / on.sum(-1, keepdim=True).to(z.dtype)
+    for _ in range(_STEPS):
+        big, small = torch.maximum(other, w), torch.minimum(other, w)
+        p = torch.where(on, big * (1 + (small / big) ** a) ** (1 / a), 0.0)
+        slope = torch.where(on, (w / p) ** (a - 1), 0.0).sum(-1, keepdim=True)
+        step = (p.sum(-1, keepdim=True) - 1) / slope
+        if not bool((step > 4 * torch.finfo(z.dtype).eps * w).any()):
+            break
+        w = w - step.clamp_min(0)  # an upward step is rounding at the root
+    return p / p.sum(-1, keepdim=True), (1 - w**a) / a + edge
+
+
+def _above_edge(z, edge, a):
+    return (a * (z - edge).clamp_min(0)) ** (1 / a)
+
+
+def _edge(z, a):
+    """The smallest entry of the support: the last, in order, for which the others leave room."""
+    down = z.sort(-1, descending=True).values
+    low = torch.zeros_like(z[:, :1], dtype=torch.long)
+    high = torch.full_like(low, z.shape[-1] - 1)
+    while bool((low < high).any()):
+        middle = (low + high + 1) // 2
+        fits = _above_edge(z, down.gather(1, middle), a).sum(-1, keepdim=True) < 1
+        low, high = torch.where(fits, middle, low), torch.where(fits, high, middle - 1)
+    return down.gather(1, low)

@@ -36,20 +36,21 @@ class Support(NamedTuple):
 
 def pays(rows, alpha, tau):
     """Whether `find` is worth a try: see there."""
+    least, most = torch.as_tensor(alpha).aminmax() if rows.numel() else (1, 1)
     return (
         type(rows) in (torch.Tensor, torch.nn.Parameter)
         and rows.device.type == "cpu"
         and rows.shape[-1] >= SHORTEST
         and rows.numel() > 0
         and not isinstance(tau, torch.Tensor)
-        and bool(torch.as_tensor(alpha >= _newton.NEAR).all())
+        and bool(_newton.NEAR <= least and most <= 2)
     )
 
 
 def find(rows, alpha, tau):
     """The support of every row of `rows` (r, n), or None where this way doesn't pay.
 
-    `alpha` is a number or of shape (r, 1), nowhere below `_newton.NEAR`; `tau` is a number. It
+    `alpha` is a number or of shape (r, 1), between `_newton.NEAR` and 2; `tau` is a number. It
     doesn't pay for a support that isn't sparse, and isn't made for NaN and +inf.
     """
     r, n = rows.shape
@@ -125,9 +126,6 @@ def _columns(x):
 def _bound(entries, top, alpha, tau):
     """A lower bound of kappa, shape (r, 1), from some entries of each row, `top` among them."""
     kappa = torch.full_like(top.mT, -1.0)
-    most = alpha.max() if isinstance(alpha, torch.Tensor) else alpha
-    if most > 2:
-        return kappa.mT
     y = ((entries - top) * ((alpha - 1) / tau)).mT.contiguous()
     for _ in range(3):
         kappa = kappa + _newton.advance(y, kappa, _columns(1 / (alpha - 1)), 0)[1]

@@ -545,9 +545,9 @@ def entmax(s, alpha=1.5, tau=1.0, dim=-1):
 
     The map is continuously differentiable in the scores for alpha < 2, piecewise linear at 2,
     and for alpha > 2 only Hoelder continuous with exponent 1/(alpha - 1) where entries enter
-    the support: rounding of size eps in (alpha-1) s / tau can move a weight there by
-    eps^(1/(alpha-1)), in float32 about 4e-4 at alpha = 3 and 0.2 at alpha = 10. Use float64
-    beyond 3.
+    the support together. The weights are right to a few eps for the differences (s - max s) / tau
+    as they are rounded; where these are not exact, that rounding can move a weight at the edge of
+    the support by eps^(1/(alpha-1)), in float32 about 4e-4 at alpha = 3 and 0.2 at alpha = 10.
 
     Examples
     --------

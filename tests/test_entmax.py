@@ -142,7 +142,7 @@ def test_gradient_in_alpha_in_float32(alpha, n):
 
 def by_forty_digits(s, alpha):
     """Weights of one row, each score and alpha taken as the exact binary number it is."""
-    with mpmath.workdps(60):
+    with mpmath.workdps(120):
         a = mpmath.mpf(alpha) - 1
         y = [a * mpmath.mpf(x) for x in s]
 
@@ -150,7 +150,7 @@ def by_forty_digits(s, alpha):
             return [max(v - kappa, mpmath.mpf(0)) ** (1 / a) for v in y]
 
         low, high = max(y) - 1, max(y)
-        for _ in range(180):
+        for _ in range(380):
             middle = (low + high) / 2
             low, high = (middle, high) if sum(weights(middle)) > 1 else (low, middle)
         return np.array([float(w) for w in weights(low)])
@@ -160,20 +160,24 @@ def by_forty_digits(s, alpha):
 def test_float64_against_forty_digits(alpha):
     s = [0.3, -0.2, 1.1, 0.0, 1.05, -3.0]
     p = entmax(torch.tensor(s, dtype=F64), alpha)
-    np.testing.assert_allclose(p, by_forty_digits(s, alpha), atol=1e-12 if alpha < 10 else 1e-9)
+    np.testing.assert_allclose(p, by_forty_digits(s, alpha), atol=1e-12)
 
 
-@pytest.mark.parametrize("alpha", [3.0, 10.0])
+@pytest.mark.parametrize("alpha", [2.001, 3.0, 10.0])
 @pytest.mark.parametrize("dtype", [F32, F64])
-def test_documented_bound_at_the_edge_of_the_support(alpha, dtype):
-    s = 0.1 * rand(30, 6, seed=5, dtype=dtype)
-    exact = np.stack([by_forty_digits(row, alpha) for row in s.tolist()])
-    error = np.abs(entmax(s, alpha).double().numpy() - exact).max(-1)
+def test_right_digits_at_the_edge_of_the_support(alpha, dtype):
     eps = torch.finfo(dtype).eps
-    assert error.max() <= (4 * eps) ** (1 / (alpha - 1))
-    # Away from the edge the digits are right: there p^(alpha-1) stands clear of rounding.
-    clear = np.where(exact > 0, exact, 1).min(-1) > 0.2
-    assert clear.sum() >= 3 and error[clear].max() <= 100 * eps * 5 ** (alpha - 2)
+    rows = 0.1 * rand(40, 6, seed=5, dtype=dtype)
+    # A key that has just entered, alone and with a twin a rounding away.
+    for i, gap in enumerate((1e-3, 2.0**-10, 2.0**-14)):
+        rows[i, 0], rows[i, 1], rows[i, 2:] = 0.0, -1 / (alpha - 1) + gap, -1.0
+        rows[i + 3] = rows[i]
+        rows[i + 3, 2] = rows[i, 1] * (1 + 2 * eps)
+    rows -= rows.amax(-1, keepdim=True)
+    exact = np.stack([by_forty_digits(row, alpha) for row in rows.tolist()])
+    each = entmax(rows, torch.full((40, 1), alpha, dtype=dtype))
+    for p in (entmax(rows, alpha), each):
+        np.testing.assert_allclose(p.double(), exact, atol=8 * eps, rtol=0)
 
 
 # ---------------------------------------------------------------- edges
@@ -398,7 +402,7 @@ def ways(monkeypatch):
 
 
 @pytest.mark.parametrize("n", [1, 31, 32, 130, 513, 2048])
-@pytest.mark.parametrize("alpha", [1.25, 1.5, 1.8, 2.0, 3.0, "each"])
+@pytest.mark.parametrize("alpha", [1.25, 1.5, 1.8, 2.0, "each"])
 @pytest.mark.parametrize("tau", [0.3, 7.0])
 def test_both_ways_give_the_same(ways, n, alpha, tau):
     force, gone = ways
@@ -412,7 +416,7 @@ def test_both_ways_give_the_same(ways, n, alpha, tau):
         s.requires_grad_()
         inputs = [s]
         if alpha == "each":
-            order = torch.tensor([[1.3], [1.5], [2.0], [2.5], [1.7]], dtype=F64)
+            order = torch.tensor([[1.3], [1.5], [2.0], [1.9], [1.7]], dtype=F64)
             inputs.append(order.requires_grad_())
         p, zeta = tsallis(s, alpha if len(inputs) == 1 else inputs[1], tau)
         assert gone == ([True] if ragged else [])
@@ -452,6 +456,7 @@ def test_long_rows_go_the_ragged_way_and_nothing_else_does(ways):
     for f in (
         lambda: entmax(s[:, :100]),
         lambda: entmax(s, 1.1),
+        lambda: entmax(s, 2.5),
         lambda: entmax(s, 1.5, torch.ones(4, 1)),
         lambda: torch.func.vmap(entmax)(s),
         lambda: torch.func.jvp(entmax, (s,), (s,)),
