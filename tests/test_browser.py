@@ -177,7 +177,7 @@ def test_page(new_page, path, width, themes):
     for theme in themes:
         set_theme(page, theme)
         shot = SHOTS / f"{path.removesuffix('.html').replace('/', '-')}-{width}-{theme}.png"
-        page.screenshot(path=shot, full_page=True)
+        page.screenshot(path=shot, full_page=True, timeout=120_000)  # the ledger is long
         complaints += page.evaluate(COMPLAINTS)
     page.evaluate(THIN_OUT)
     page.add_script_tag(path=AXE)
