@@ -24,12 +24,9 @@ from eotcourse import (
     softmax,
     sparsemax,
 )
+from eotcourse.losses import softmax_loss
 
 LATER = {
-    "case-27": "the backward pass as a policy gradient is no part of this version",
-    "case-28": "REINFORCE is no part of this version",
-    "case-29": "REINFORCE is no part of this version",
-    "case-30": "the Fisher matrix is no part of this version",
     "case-34": "advantages of groups are no part of this version",
 }
 TRANSPORT = {f"case-{n}" for n in range(19, 27)}
@@ -313,6 +310,66 @@ def test_case_32_one_entry(alpha):
         close(p, case["expected"]["p"], case)
         (ds,) = torch.autograd.grad(p, s, torch.full_like(p, 3.0))
         assert not ds.any()
+
+
+@pytest.mark.parametrize(
+    "name, member",
+    [("softmax", Shannon()), ("sparsemax", Tsallis(2.0)), ("entmax_1.5", Tsallis(1.5))],
+)
+def test_case_27_gradient_of_a_mean_reward(name, member):
+    case = load("case-27")
+    s, r = tensor(case["inputs"]["s"]), tensor(case["inputs"]["r"], grad=False)
+    tau, expected = case["params"]["tau"], case["expected"][name]
+    p = member(s, tau)
+    (ds,) = torch.autograd.grad(p @ r, s)
+    close(p, expected["p"], case)
+    close(p @ r, expected["value"], case)
+    close(ds, expected["ds"], case)
+    close(member.jacobian(p, tau) @ r, expected["ds"], case)
+
+
+def test_case_28_reinforce_by_the_loss_of_the_actions():
+    case = load("case-28")
+    logits, expected = tensor(case["inputs"]["logits"]), case["expected"]
+    actions = torch.tensor(case["inputs"]["actions"])
+    returns, left = [], 0.0
+    for reward in reversed(case["inputs"]["rewards"]):
+        left = reward + case["params"]["gamma"] * left
+        returns.insert(0, left)
+    returns = torch.tensor(returns, dtype=F64)
+    close(returns, expected["returns"], case)
+    loss = returns @ softmax_loss(logits, actions, reduction="none")
+    close(loss, expected["loss"], case)
+    close(torch.autograd.grad(loss, logits)[0], expected["dloss_dlogits"], case)
+
+
+def test_case_29_the_score_function_estimator_is_unbiased_for_every_baseline():
+    case = load("case-29")
+    s, r = tensor(case["inputs"]["s"]), tensor(case["inputs"]["r"], grad=False)
+    p = softmax(s)
+    close(p, case["expected"]["p"], case)
+    close(torch.autograd.grad(p @ r, s)[0], case["expected"]["grad_value"], case)
+    p = p.detach()
+    actions = torch.arange(3)
+    surprise = softmax_loss(s.expand(3, 3), actions, reduction="none")
+    scores = torch.stack([-torch.autograd.grad(x, s, retain_graph=True)[0] for x in surprise])
+    for baseline in case["params"]["baselines"]:
+        b = p @ r if baseline == "p.r" else baseline
+        close((p * (r - b)) @ scores, case["expected"]["grad_value"], case)
+
+
+def test_case_30_fisher_matrix_of_the_scores():
+    case = load("case-30")
+    s, tau, expected = tensor(case["inputs"]["s"]), case["params"]["tau"], case["expected"]
+    p = softmax(s, tau)
+    close(p, expected["p"], case)
+    close(Shannon().jacobian(p, tau).dense() / tau, expected["fisher"], case)
+    hessian = torch.autograd.functional.hessian(lambda s: Shannon().conjugate(s, tau), s)
+    close(hessian / tau, expected["fisher"], case)
+    scores = (torch.eye(4) - p) / tau
+    close((p[:, None] * scores).T @ scores, expected["fisher"], case)
+    empirical = torch.outer(scores[2], scores[2])
+    close(empirical, expected["empirical_outer_product_label_2"], case)
 
 
 def test_case_33_mask_and_causal_are_both_obeyed():
