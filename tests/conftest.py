@@ -1,6 +1,7 @@
-"""Fixtures and paths that several test files share."""
+"""Paths that several test files share."""
 
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "book" / "_ext")]

@@ -71,28 +71,37 @@ def purge(app, env, docname):
         del found[label]
 
 
-def check_consistency(app, env):
-    found = ledger_of(env)
-    equations = env.get_domain("math").equations
-    covered = {label for c in claims() for label in c.covers}
+def loose_ends(found, equations, every):
+    """Every tie that is missing between statements, numbered equations and checks.
+
+    Yields (sentence, document or None); `found` is what `collect` gathered, `equations` maps the
+    label of a numbered equation to its document, `every` lists all claims.
+    """
+    covered = {label for c in every for label in c.covers}
     for label, at in found.items():
-        ties = of(label)
+        ties = [c for c in every if c.id == label]
         if at["cited"] and ties:
-            logger.warning("%s is called cited and has a check", label, location=at["docname"])
+            yield f"{label} is called cited and has a check", at["docname"]
         if not at["cited"] and not ties:
-            logger.warning("%s has no check in tests/claims", label, location=at["docname"])
+            yield f"{label} has no check in tests/claims", at["docname"]
         if not at["proof"] and any(c.status == "proved" for c in ties):
-            logger.warning("%s is called proved and no proof follows it", label, location=at["docname"])
-    for c in claims():
+            yield f"{label} is called proved and no proof follows it", at["docname"]
+    for c in every:
         if c.id not in found:
-            logger.warning("the check %s has no statement in the book", c.name)
+            yield f"the check {c.name} has no statement in the book", None
         elif found[c.id]["docname"] != f"book/{c.page}":
-            logger.warning("the check of %s stands in the file of %s", c.id, c.page, location=found[c.id]["docname"])
-    for label, (docname, _) in equations.items():
+            yield f"the check of {c.id} stands in the file of {c.page}", found[c.id]["docname"]
+    for label, docname in equations.items():
         if label not in covered:
-            logger.warning("equation %s is numbered and no check covers it", label, location=docname)
+            yield f"equation {label} is numbered and no check covers it", docname
     for label in covered - set(equations):
-        logger.warning("a check covers %s, which is no numbered equation", label)
+        yield f"a check covers {label}, which is no numbered equation", None
+
+
+def check_consistency(app, env):
+    equations = {label: at[0] for label, at in env.get_domain("math").equations.items()}
+    for sentence, docname in loose_ends(ledger_of(env), equations, claims()):
+        logger.warning(sentence, location=docname)
 
 
 def verdict(ties):
