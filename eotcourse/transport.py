@@ -656,8 +656,9 @@ def _entropic(name, C, mu, nu, eps, lam, product, tol, max_iter):
     target = target.masked_fill(~has_nu, -math.inf)
 
     # The exponents are of size max|C|/eps, so their rounding bounds what error can be reached.
-    size = cost.detach().abs().amax((-2, -1)) / eps.detach()
-    rounding = 4 * torch.finfo(C.dtype).eps * (1 + size) * mu.detach().sum(-1)
+    # That excuses a small error only: a plan further off is not one, and the caller is warned.
+    size, mass = cost.detach().abs().amax((-2, -1)) / eps.detach(), mu.detach().sum(-1)
+    rounding = (4 * torch.finfo(C.dtype).eps * (1 + size)).clamp(max=1e-4) * mass
     phi, psi, error, iterations, converged = _iterate(
         *(x.detach() for x in (log_k, log_mu, target, rho)), rounding.clamp(min=tol), max_iter
     )
@@ -710,7 +711,7 @@ def sinkhorn(C, mu=None, nu=None, eps=1.0, *, tol=1e-9, max_iter=10_000):
         tol: the iteration stops when ``sum_i |(P 1)_i - mu_i| <= tol`` in every problem of the
             batch (columns are then exact).  Where ``tol`` is finer than the rounding of the
             exponents, ``4 u (1 + max|C| / eps)`` per unit of mass with machine precision u, that
-            bound replaces it.
+            bound replaces it, but never more than 1e-4 per unit of mass.
         max_iter: most full iterations (a row and a column update each).
 
     Returns:

@@ -21,7 +21,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
 SITE = ROOT / "_build/html"
-NOTEBOOKS = sorted(path for path in BOOK.rglob("*.ipynb") if "src" not in path.parts)
+NOTEBOOKS = sorted(path for path in BOOK.rglob("*.ipynb") if not {"src", ".ipynb_checkpoints"} & set(path.parts))
 PAGES = sorted(
     path.relative_to(SITE).as_posix()
     for path in SITE.rglob("*.html")

@@ -477,6 +477,17 @@ def test_one_slow_problem_keeps_its_batch_going():
     assert both.iterations == slow.iterations > sinkhorn(0 * C, mu, nu, 0.1).iterations
 
 
+@pytest.mark.parametrize("eps", [0.1, 0.01])
+@pytest.mark.parametrize("solve", [sinkhorn, lambda C, **more: semi_relaxed(C, lam=1.0, **more)])
+def test_rounding_is_no_excuse_for_a_plan_far_off(solve, eps):
+    # Exponents of size 1e5 to 1e6 in float32: their rounding alone would allow any error.
+    points = 100 * torch.rand(2, 20, 2, generator=torch.Generator().manual_seed(0))
+    C = ((points[0][:, None] - points[1]) ** 2).sum(-1)
+    with pytest.warns(RuntimeWarning, match="not converged: marginal error"):
+        plan = solve(C, eps=eps, max_iter=50)
+    assert plan.error > 1e-4
+
+
 def test_sinkhorn_of_a_pattern_without_a_full_plan_warns():
     # Two rows share their only allowed column, which cannot take the mass of both.
     C = torch.tensor([[0, INF, INF], [0, INF, INF], [0, 0, 0]], dtype=torch.float64)
