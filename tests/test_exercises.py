@@ -110,6 +110,17 @@ def test_equal_answers_of_other_types_are_equal(right, given):
     assert not exercises._same("c" if isinstance(right, str) else 3.0, right, 1e-9)
 
 
+def test_an_answer_cannot_change_what_it_is_compared_with():
+    def overwrite(p, g, tau):
+        g *= 0
+        return g
+
+    for _ in range(2):
+        with pytest.raises(exercises.NotYet):
+            check("ex-taste-3", overwrite)
+    check("ex-taste-3", key("ex-taste-3")[0])
+
+
 def test_unknown_exercise_is_named():
     with pytest.raises(KeyError, match="ex-nothing-7"):
         check("ex-nothing-7", 1)

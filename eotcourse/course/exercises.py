@@ -96,13 +96,13 @@ def check(label, answer):
         There is no such exercise.
     """
     right, wrong, probe, tol = _load(label)
+    expected = probe(right)
     try:
         given = probe(answer)
     except Exception as error:
         raise NotYet(
             f"{label}: not yet. Trying your answer raised {type(error).__name__}: {error}"
         ) from error
-    expected = probe(right)
     if _same(given, expected, tol):
         print(f"{label}: correct")
         return

@@ -35,7 +35,7 @@ _G = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
 
 exercise(
     "ex-taste-3",
-    probe=lambda f: f(_P, _G, 2.0),
+    probe=lambda f: f(_P.clone(), _G.clone(), 2.0),
     right=lambda p, g, tau: p * (g - p @ g) / tau,
     wrong={
         "sign": (lambda p, g, tau: -p * (g - p @ g) / tau, "g is the gradient, not its negative."),
