@@ -1,5 +1,7 @@
 """Attention as entropic optimal transport: the mathematics of the course, as PyTorch functions."""
 
+import importlib
+
 from .losses import entmax_loss, fenchel_young_loss, softmax_loss, sparsemax_loss
 from .one_sided import Aux, attention
 from .priors import ALiBi, Causal, LogPrior, Padding, Window, alibi_slopes
@@ -29,3 +31,15 @@ __all__ = [
     "sparsemax",
     "sparsemax_loss",
 ]
+
+_ON_FIRST_USE = ("geometry", "nn", "policy", "transport")
+
+
+def __getattr__(name):
+    if name in _ON_FIRST_USE:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *_ON_FIRST_USE})

@@ -74,3 +74,22 @@ def test_importing_the_package_leaves_the_course_alone():
     code = "import sys, eotcourse; print({'matplotlib', 'eotcourse.course'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stdout + done.stderr
+
+
+def test_every_module_is_an_attribute_of_the_package():
+    """`import eotcourse` is enough to write eotcourse.transport.sinkhorn, and loads no more."""
+    modules = [
+        p.stem for p in (ROOT / "eotcourse").glob("*.py") if not p.name.startswith("_")
+    ]
+    assert {"losses", "nn", "transport"} <= set(modules)
+    code = f"""
+import sys, eotcourse
+assert "eotcourse.transport" not in sys.modules and "eotcourse.nn" not in sys.modules
+for name in {modules}:
+    assert name in dir(eotcourse), name
+    assert getattr(eotcourse, name) is sys.modules["eotcourse." + name], name
+assert eotcourse.transport.sinkhorn
+assert not hasattr(eotcourse, "nothing")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
