@@ -1,6 +1,7 @@
 """Attention as one-sided entropic transport: every query solves its own problem over the keys."""
 
 import math
+import numbers
 from typing import NamedTuple
 
 import torch
@@ -95,8 +96,8 @@ def attention(
     Raises
     ------
     TypeError
-        For dtypes that aren't floating point or differ, and masks that are neither boolean nor
-        floating point.
+        For what isn't a tensor or a number, dtypes that aren't floating point or differ, and
+        masks that are neither boolean nor floating point.
     ValueError
         For shapes, devices, probabilities, scales or names that don't fit, naming them.
 
@@ -123,7 +124,7 @@ def attention(
         raise ValueError(f"causal_align must be top_left or bottom_right, got {causal_align!r}")
     if need_weights and not return_aux:
         raise ValueError("need_weights=True needs return_aux=True")
-    if not 0.0 <= dropout_p <= 1.0:
+    if not 0.0 <= _number(dropout_p, "dropout_p") <= 1.0:
         raise ValueError(f"dropout_p must be in [0, 1], got {dropout_p}")
     regularizer = _SHANNON if regularizer is None else regularizer
     if not isinstance(regularizer, Regularizer):
@@ -131,6 +132,8 @@ def attention(
 
     for name, x in (("query", query), ("key", key), ("value", value)):
         check_floating(x, name)
+    if attn_mask is not None and not isinstance(attn_mask, torch.Tensor):
+        raise TypeError(f"attn_mask must be a torch.Tensor, got {type(attn_mask).__name__}")
     device_type = query.device.type
     if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
         dtype = torch.get_autocast_dtype(device_type)
@@ -235,6 +238,13 @@ def _check_scale(scale, d):
         return 1.0 / math.sqrt(d) if d else 1.0
     if isinstance(scale, torch.Tensor):
         raise TypeError("scale must be a number; multiply the query by a tensor instead")
-    if not 0.0 <= scale < math.inf:
+    if not 0.0 <= _number(scale, "scale") < math.inf:
         raise ValueError(f"scale must be finite and at least 0, got {scale}")
     return scale
+
+
+def _number(value, name):
+    if not isinstance(value, numbers.Real | torch.SymInt | torch.SymFloat):
+        shown = "a Tensor" if isinstance(value, torch.Tensor) else repr(value)
+        raise TypeError(f"{name} must be a number, got {shown}")
+    return value
