@@ -195,7 +195,7 @@ def test_canary_stale_source(book):
     path = book / "src" / "canary-page.md"
     path.write_text(PAGE.replace("ax.plot([4, 2, 1])", "ax.plot([5, 2, 1])"), encoding="utf-8")
     try:
-        assert "canary-page: the notebook is out of step with its source" in notebooks.check()
+        assert f"canary-page: {notebooks.SOURCE_CHANGED}" in notebooks.check()
     finally:
         path.write_text(PAGE, encoding="utf-8")
     assert notebooks.check() == []

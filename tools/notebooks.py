@@ -2,22 +2,32 @@
 
     python tools/notebooks.py build [page ...]   book/src/X.md -> book/X.ipynb, executed
     python tools/notebooks.py check              every notebook is in step with its source and sound
+    python tools/notebooks.py student [page ...]    exercises to answer, in student/
+    python tools/notebooks.py nbgrader [page ...]   assignments to hand out, in nbgrader/source/
 
 A page is written once, in MyST, with its exercises, their solutions, tests and answer keys.  From it
-come the notebook that the book shows (edition "page") and the answer keys that
-`eotcourse.course.check` reads.  Two builds of the same source give the same bytes.
+come the notebook that the book shows (edition "page"), the answer keys that
+`eotcourse.course.check` reads, and the editions "student" and "nbgrader", in plain Markdown and not
+executed.  Two builds of the same source give the same bytes; a student's or nbgrader's notebook
+that somebody has changed is never written again.
 """
 
 import argparse
 import ast
 import base64
 import builtins
+import functools
 import hashlib
+import json
 import os
 import pathlib
 import re
+import shutil
 import struct
+import sys
 import time
+
+import plain
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
@@ -38,9 +48,20 @@ METADATA = {
 MAX_LINES, MAX_WIDTH = 15, 72
 
 SOLUTION_MARK = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", re.M)
+SOLUTION_BLOCK = re.compile(
+    r"^(?P<indent>[ \t]*)### BEGIN SOLUTION[ \t]*\n.*?^[ \t]*### END SOLUTION[ \t]*\n?", re.M | re.S
+)
+ANSWER_HERE = "write your answer here"
+YOUR_COPY = (
+    "*This notebook is yours: run its cells from the top, write answers where a cell says so, and run"
+    " the check below each. Once you have changed it, `make student` leaves it alone."
+    " The solutions are folded away on the page of the same title in the book.*"
+)
 HIDDEN_TESTS = re.compile(
     r"^[ \t]*### BEGIN HIDDEN TESTS\n.*?^[ \t]*### END HIDDEN TESTS[ \t]*\n?", re.M | re.S
 )
+# Notes to the test of the numbers in the prose; no reader's business.
+NUMBER_NOTE = re.compile(r"^% (?:number|given): .*(?:\n|\Z)", re.M)
 
 
 def pages():
@@ -87,15 +108,34 @@ def box(meta):
     return "\n".join(lines)
 
 
-def edition_page(nb, page):
-    """What the book shows: solutions folded, no markers, no hidden tests, no answer keys."""
+def notebook(cells, page, metadata):
     import nbformat
 
-    cells = []
-    for cell in nb.cells:
-        if "exercise-check" in tags(cell):
-            continue
-        cell = nbformat.from_dict(cell)
+    out = nbformat.v4.new_notebook(cells=cells, metadata=metadata)
+    for i, cell in enumerate(out.cells):
+        cell["id"] = f"{page.rpartition('/')[2][:20]}-{i:03d}"
+    return out
+
+
+def shown_cells(nb, page):
+    """Copies of all cells but the answer keys, with the box under the title."""
+    import nbformat
+
+    cells = [nbformat.from_dict(cell) for cell in nb.cells if "exercise-check" not in tags(cell)]
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            cell.source = NUMBER_NOTE.sub("", cell.source).rstrip("\n")
+    title, newline, rest = cells[0].source.partition("\n")
+    if not title.startswith("# "):
+        raise SystemExit(f"{source(page)}: the first cell must start with the title")
+    cells[0].source = f"{title}\n\n{box(nb.metadata['eotcourse'])}\n{newline}{rest}".rstrip("\n")
+    return cells
+
+
+def edition_page(nb, page):
+    """What the book shows: solutions folded, no markers, no hidden tests, no answer keys."""
+    cells = shown_cells(nb, page)
+    for cell in cells:
         if cell.cell_type == "code":
             cell.source = SOLUTION_MARK.sub("", HIDDEN_TESTS.sub("", cell.source)).strip("\n")
         if is_solution(cell):
@@ -104,18 +144,126 @@ def edition_page(nb, page):
                 "code_prompt_show": "Show the solution",
                 "code_prompt_hide": "Hide the solution",
             }
-        cells.append(cell)
-    title, newline, rest = cells[0].source.partition("\n")
-    if not title.startswith("# "):
-        raise SystemExit(f"{source(page)}: the first cell must start with the title")
-    cells[0].source = f"{title}\n\n{box(nb.metadata['eotcourse'])}\n{newline}{rest}".rstrip("\n")
-    out = nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
-    for i, cell in enumerate(out.cells):
-        cell["id"] = f"{page.rpartition('/')[2][:20]}-{i:03d}"
-    return out
+    return notebook(cells, page, METADATA)
 
 
-EDITIONS = {"page": edition_page}
+@functools.cache
+def all_sources(folder):
+    return plain.Book({p: source(p).read_text(encoding="utf-8") for p in pages()})
+
+
+def plain_cells(nb, page, links):
+    """Cells that any editor shows as they are meant: plain Markdown, captions as text."""
+    import nbformat
+
+    book = all_sources(SRC)
+    cells = []
+    for cell in shown_cells(nb, page):
+        if cell.cell_type == "code":
+            figure = cell.metadata.pop("mystnb", {}).get("figure")
+            cells.append(cell)
+            if figure:
+                cell.metadata["jupyter"] = {"source_hidden": True}
+                words = f"**{book.items[figure['name']].name}.** {figure['caption']}"
+                cells.append(nbformat.v4.new_markdown_cell(book.markdown(words, page, links)))
+        elif text := book.markdown(cell.source, page, links):
+            cell.source = text
+            cells.append(cell)
+    return cells
+
+
+def digest(cells):
+    """Changes when somebody edits, adds, moves or deletes a cell; running one changes nothing."""
+    return hashlib.sha256(json.dumps([[c.cell_type, c.source] for c in cells]).encode()).hexdigest()
+
+
+def stub(solution, check):
+    """An answer cell without its answer: same names, nothing that raises when it is run."""
+    block = re.search(SOLUTION_BLOCK, solution)
+    around = solution.replace(block[0], "")
+    # A placeholder that the page writes by hand is written again below.
+    around = re.sub(r"^\w+ = \.\.\.$", "", around, flags=re.M)
+    mark = f"{block['indent']}# {ANSWER_HERE}\n"
+    if around.strip():
+        return solution.replace(block[0], f"{mark}{block['indent']}...\n").strip("\n")
+    wanted = _names(solution, ast.Store) & _names(check, ast.Load)
+    return mark + "\n".join(f"{name} = ..." for name in sorted(wanted))
+
+
+def edition_student(nb, page):
+    """What a learner works in: answer cells to fill, checks that run, no solution anywhere."""
+    checks = {
+        exercise_of(c): HIDDEN_TESTS.sub("", c.source).strip("\n")
+        for c in nb.cells if c.metadata.get("nbgrader", {}).get("grade")
+    }
+    cells = plain_cells(nb, page, links=True)
+    for cell in cells:
+        if not (label := exercise_of(cell)):
+            continue
+        if is_solution(cell):
+            cell.source = stub(cell.source, checks[label])
+        else:
+            cell.source = checks[label]
+            # An exercise without an answer must not stop "run all cells".
+            cell.metadata["tags"] = [*tags(cell), "raises-exception"]
+        del cell.metadata["nbgrader"]
+    cells[0].source += f"\n\n{YOUR_COPY}"
+    return notebook(cells, page, {**METADATA, "eotcourse": {"digest": digest(cells)}})
+
+
+def edition_nbgrader(nb, page):
+    """An assignment: nbgrader's markers, metadata and hidden tests kept, no solution in words."""
+    cells = plain_cells(nb, page, links=False)
+    for cell in cells:
+        # An assignment's folder travels alone.
+        cell.source = cell.source.replace(f'"{up(page)}data/', '"data/')
+    return notebook(cells, page, {**METADATA, "eotcourse": {"digest": digest(cells)}})
+
+
+def up(page):
+    """The way from a page's folder to the folder of all pages."""
+    return "../" * page.count("/")
+
+
+EDITIONS = {"page": edition_page, "student": edition_student, "nbgrader": edition_nbgrader}
+
+
+def copy_of(edition, page):
+    """Where the notebook of an edition outside the book is written."""
+    if edition == "student":
+        return ROOT / "student" / f"{page}.ipynb"
+    slug = page.rpartition("/")[2]
+    return ROOT / "nbgrader" / "source" / slug / f"{slug}.ipynb"
+
+
+def write_edition(edition, page):
+    """Write one page's notebook, unless somebody has changed it; say what was done."""
+    import nbformat
+
+    path, nb = copy_of(edition, page), read(page)
+    new = EDITIONS[edition](nb, page)
+    word = "written"
+    if path.exists():
+        try:
+            old = nbformat.read(path, 4)
+            written = old.metadata.get("eotcourse", {}).get("digest")
+            theirs = written != digest(old.cells)
+        except (ValueError, nbformat.ValidationError):
+            written, theirs = None, True
+        if theirs and written == new.metadata["eotcourse"]["digest"]:
+            return "kept: you changed it"
+        if theirs:
+            return "kept: you changed it. The page has a newer one: rename yours, run this again"
+        if written == new.metadata["eotcourse"]["digest"]:
+            return "there already"
+        word = "written anew: the page has changed and your copy had not"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.validate(new)
+    nbformat.write(new, path)
+    if f'"{up(page)}data/' in "".join(c.source for c in nb.cells):
+        home = ROOT / "student" if edition == "student" else path.parent
+        shutil.copytree(BOOK / "data", home / "data", dirs_exist_ok=True)
+    return word
 
 
 def answer_keys(nb, page):
@@ -262,6 +410,28 @@ def build(page):
     print(f"{page}: {len(out.cells)} cells, {time.monotonic() - start:.1f} s", flush=True)
 
 
+# A build leaves the notebook the younger of the two, and then they agree.
+SOURCE_CHANGED = "the notebook is out of step with its source, which was changed after it"
+NOTEBOOK_CHANGED = "the notebook is out of step with its source: the notebook itself was changed"
+
+
+def out_of_step(page):
+    younger = target(page).stat().st_mtime > source(page).stat().st_mtime
+    return NOTEBOOK_CHANGED if younger else SOURCE_CHANGED
+
+
+def advice(found):
+    """What to do about the faults that `check` found; the commands work as they stand."""
+    changed = sorted({f.partition(":")[0] for f in found if f.endswith(NOTEBOOK_CHANGED)})
+    if changed:
+        yield "Did you answer exercises there? Keep them: copy what you changed to student/ first, as in"
+        yield f"    book/{changed[0]}.ipynb -> student/{changed[0]}-mine.ipynb"
+        yield "(`make student` makes notebooks to work in.) Building writes over it:"
+    broken = sorted({f.partition(":")[0] for f in found} & set(pages()))
+    yield "Rebuild with"
+    yield f'    "{sys.executable}" tools/notebooks.py build {" ".join(broken)}'
+
+
 def check():
     """Every way in which sources, notebooks and answer keys are out of step, as sentences."""
     import nbformat
@@ -275,7 +445,7 @@ def check():
             continue
         built = nbformat.read(target(page), 4)
         if _comparable(built) != _comparable(EDITIONS["page"](nb, page)):
-            found.append(f"{page}: the notebook is out of step with its source")
+            found.append(f"{page}: {out_of_step(page)}")
         found += [f"{page}: {fault}" for fault in faults(built)]
         keys, module = answer_keys(nb, page), checks_module(page)
         if keys and (not module.exists() or module.read_text(encoding="utf-8") != keys):
@@ -292,21 +462,32 @@ def check():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("build").add_argument("pages", nargs="*")
+    for name in ("build", "student", "nbgrader"):
+        commands.add_parser(name).add_argument("pages", nargs="*")
     commands.add_parser("check")
     args = parser.parse_args()
     if args.command == "check":
         if found := check():
-            raise SystemExit("\n".join(found) + "\nrun: python tools/notebooks.py build [page ...]")
+            raise SystemExit("\n".join([*found, *advice(found)]))
         print(f"{len(pages())} notebooks are in step with their sources")
         return
     wanted = args.pages or pages()
     if unknown := sorted(set(wanted) - set(pages())):
         raise SystemExit(f"no such page: {', '.join(unknown)}; there are {', '.join(pages())}")
     for i, page in enumerate(wanted, 1):
-        print(f"[{i}/{len(wanted)}] {page} ...", flush=True)
-        build(page)
+        if args.command == "build":
+            print(f"[{i}/{len(wanted)}] {page} ...", flush=True)
+            build(page)
+        else:
+            said = write_edition(args.command, page)
+            print(f"[{i}/{len(wanted)}] {copy_of(args.command, page).relative_to(ROOT)}: {said}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ModuleNotFoundError as error:
+        raise SystemExit(
+            f"{error} in {sys.executable}. Use the course's own Python, which `make book` sets up:\n"
+            f"    {ROOT / '.venv' / ('Scripts' if os.name == 'nt' else 'bin') / 'python'} tools/notebooks.py ..."
+        ) from None
