@@ -527,25 +527,25 @@ class _Value(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(C, mu, nu, eps, P, f, g):
-        return (P * (f.unsqueeze(-1) + g.unsqueeze(-2))).sum((-2, -1))
+    def forward(C, mu, nu, eps, P, log_P, f, g):
+        return (P * C).sum((-2, -1)) + eps * (P * log_P).sum((-2, -1))
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        C, _, _, eps, P, f, g = inputs
-        ctx.save_for_backward(C, eps, P, f, g)
+        _, _, _, eps, P, log_P, f, g = inputs
+        ctx.save_for_backward(eps, P, log_P, f, g)
 
     @staticmethod
     def backward(ctx, grad):
-        C, eps, P, f, g = ctx.saved_tensors
-        negentropy = (P * (f.unsqueeze(-1) + g.unsqueeze(-2) - C)).sum((-2, -1)) / eps
+        eps, P, log_P, f, g = ctx.saved_tensors
+        negentropy = (P * log_P).sum((-2, -1))
         # A common change of both masses changes sum P as well: that is the eps, shared evenly.
         grad_mu = (f + eps.unsqueeze(-1) / 2).masked_fill(P.sum(-1) == 0, 0.0)
         grad_nu = (g + eps.unsqueeze(-1) / 2).masked_fill(P.sum(-2) == 0, 0.0)
         each = grad.unsqueeze(-1)
         return (
             each.unsqueeze(-1) * P, each * grad_mu, each * grad_nu, grad * negentropy,
-            None, None, None,
+            None, None, None, None,
         )  # fmt: skip
 
 
@@ -601,16 +601,27 @@ def _entropic_problem(C, mu, nu, eps):
     return C, mu, nu, eps.expand(batch), dtype
 
 
+def _edges(C, mu, nu):
+    """Where mass can go: from a bin with mass to a bin with mass, at a finite cost."""
+    return (C < math.inf) & (mu > 0).unsqueeze(-1) & (nu > 0).unsqueeze(-2)
+
+
+def _least(C, edge, dim):
+    """The least cost of the edges along `dim`, without gradient; 0 where there is no edge."""
+    least = C.detach().masked_fill(~edge, math.inf).amin(dim)
+    return least.masked_fill(least == math.inf, 0.0)
+
+
 def _check_reachable(C, mu, nu, columns_too):
-    edge = (C < math.inf) & (mu > 0).unsqueeze(-1) & (nu > 0).unsqueeze(-2)
+    edge = _edges(C, mu, nu)
     _refuse("mu", mu, (mu > 0) & ~edge.any(-1), "every edge of this mass is forbidden (+inf)")
     if columns_too:
         _refuse("nu", nu, (nu > 0) & ~edge.any(-2), "every edge of this mass is forbidden (+inf)")
 
 
 @torch.no_grad()
-def _iterate(log_k, log_mu, target, rho, tol, max_iter):
-    """Alternate row and column updates from psi = 0; stop on the row error after a column one.
+def _iterate(log_k, log_mu, target, rho, psi, tol, max_iter):
+    """Alternate row and column updates from psi; stop on the row error after a column one.
 
     For 0 < rho < 1 the constant that f and g share is set to its optimum every time: the column
     marginal implied by psi, ``log q = (target - (1 - rho) psi) / rho``, gets the mass of mu.
@@ -618,7 +629,7 @@ def _iterate(log_k, log_mu, target, rho, tol, max_iter):
     """
     mu, rho, log_mass = log_mu.exp(), rho.unsqueeze(-1), torch.logsumexp(log_mu, -1, keepdim=True)
     shared = bool(((rho > 0) & (rho < 1)).all())
-    psi = torch.zeros_like(target).masked_fill(target == -math.inf, -math.inf)
+    psi = psi.masked_fill(target == -math.inf, -math.inf)
     row_sum = torch.logsumexp(log_k + psi.unsqueeze(-2), -1)
     for iteration in range(1, max_iter + 1):
         phi = _scale(log_mu, 1.0, row_sum)
@@ -644,11 +655,21 @@ def _entropic(name, C, mu, nu, eps, lam, product, tol, max_iter):
     lam = torch.as_tensor(lam, dtype=C.dtype, device=C.device)
     _refuse("lam", lam, ~(lam >= 0), "the weight must not be negative")
     balanced, ignores_nu = bool(lam == math.inf), bool(lam == 0) and not product
-    _check_reachable(C, mu, torch.ones_like(nu) if ignores_nu else nu, balanced)
+    columns = torch.ones_like(nu) if ignores_nu else nu
+    _check_reachable(C, mu, columns, balanced)
 
-    forbidden, has_nu = C == math.inf, (nu > 0) | ignores_nu
-    cost = torch.where(forbidden, 0.0, C)
-    log_k = torch.where(forbidden, -math.inf, -cost / eps[..., None, None])
+    # What a row, or a column whose mass is imposed, pays at least is paid by every plan. Taken
+    # away here and given back to the potentials, it costs the exponents no digits.
+    edge, has_nu = _edges(C, mu, columns), columns > 0
+    cost = torch.where(edge, C, 0.0)
+    row_base, col_base = _least(cost, edge, -1), torch.zeros_like(nu)
+    cost = torch.where(edge, cost - row_base.unsqueeze(-1), 0.0)
+    if balanced:
+        col_base = _least(cost, edge, -2)
+        cost = torch.where(edge, cost - col_base.unsqueeze(-2), 0.0)
+
+    e = eps.unsqueeze(-1)
+    log_k = torch.where(edge, -cost / e.unsqueeze(-1), -math.inf)
     log_mu0, log_nu0 = _log0(mu), _log0(nu)
     log_mu = log_mu0.masked_fill(mu == 0, -math.inf)
     rho = torch.ones_like(eps) if balanced else lam / (lam + eps)
@@ -657,11 +678,17 @@ def _entropic(name, C, mu, nu, eps, lam, product, tol, max_iter):
 
     # The exponents are of size max|C|/eps, so their rounding bounds what error can be reached.
     # That excuses a small error only: a plan further off is not one, and the caller is warned.
-    size, mass = cost.detach().abs().amax((-2, -1)) / eps.detach(), mu.detach().sum(-1)
+    size, mass = cost.detach().amax((-2, -1)) / eps.detach(), mu.detach().sum(-1)
     rounding = (4 * torch.finfo(C.dtype).eps * (1 + size)).clamp(max=1e-4) * mass
     phi, psi, error, iterations, converged = _iterate(
-        *(x.detach() for x in (log_k, log_mu, target, rho)), rounding.clamp(min=tol), max_iter
-    )
+        *(x.detach() for x in (log_k, log_mu, target, rho, -col_base / e)),
+        rounding.clamp(min=tol), max_iter,
+    )  # fmt: skip
+    size = torch.where(phi == -math.inf, 0.0, phi.abs()).amax(-1)
+    _refuse(
+        "eps", eps, ~(size * torch.finfo(C.dtype).eps < 1),
+        f"too small for these costs, (f + g - C) / eps has no digit left in {C.dtype}",
+    )  # fmt: skip
     if not converged:
         warnings.warn(
             f"{name} has not converged: marginal error {error:.3g} > tol {tol:.3g} after "
@@ -674,25 +701,26 @@ def _entropic(name, C, mu, nu, eps, lam, product, tol, max_iter):
     # Infinite potentials of empty bins would turn gradients into NaN: compute with 0, mask last.
     no_row, no_col = phi == -math.inf, psi == -math.inf
     phi, psi = phi.masked_fill(no_row, 0.0), psi.masked_fill(no_col, 0.0)
-    if balanced:
-        origin = log_nu0 if product else 0.0
-        shift = (nu * (psi - origin)).sum(-1, keepdim=True) / nu.sum(-1, keepdim=True)
-        phi, psi = phi + shift, psi - shift
-    absent = no_row.unsqueeze(-1) | no_col.unsqueeze(-2)
-    P = (phi.unsqueeze(-1) + psi.unsqueeze(-2) + log_k).masked_fill(absent, -math.inf).exp()
-    f0 = (eps.unsqueeze(-1) * phi).masked_fill(no_row, 0.0)
-    g0 = (eps.unsqueeze(-1) * psi).masked_fill(no_col, 0.0)
-
+    log_P = phi.unsqueeze(-1) + psi.unsqueeze(-2) + log_k
+    P, log_P = log_P.exp(), log_P.masked_fill(~edge, 0.0)
     row, col = P.sum(-1), P.sum(-2)
+    f, g = e * phi, e * psi
     if balanced:
-        value = _Value.apply(cost, mu, nu, eps, P, f0, g0)
+        origin = e * log_nu0 if product else 0.0
+        shift = (nu * (g + col_base - origin)).sum(-1, keepdim=True) / nu.sum(-1, keepdim=True)
+        f, g = f + shift, g - shift
+        value = _Value.apply(cost, mu, nu, eps, P, log_P, f, g)
     else:
-        value = (row * f0).sum(-1) + (col * g0).sum(-1)
+        value = (row * f).sum(-1) + (col * g).sum(-1)
         value = value + lam * (col * (_log0(col) - log_nu0)).sum(-1)
     if product:
         value = value - eps * ((row * log_mu0).sum(-1) + (col * log_nu0).sum(-1))
-    spent = (P * cost).sum((-2, -1))
-    f, g = f0.masked_fill(no_row, -math.inf), g0.masked_fill(no_col, -math.inf)
+    # Imposed masses have the gradients of mu and nu, however large the numbers they multiply.
+    base = ((mu + (row - mu).detach()) * row_base).sum(-1)
+    base = base + ((nu + (col - nu).detach()) * col_base).sum(-1)
+    value, spent = value + base, (P * cost).sum((-2, -1)) + base
+    f = (f + row_base).masked_fill(no_row, -math.inf)
+    g = (g + col_base).masked_fill(no_col, -math.inf)
     P, f, g, value, spent = (t.to(dtype) for t in (P, f, g, value, spent))
     return EntropicPlan(P, f, g, value, error, iterations, spent)
 
@@ -778,10 +806,13 @@ def sinkhorn_steps(C, mu=None, nu=None, eps=1.0):
     """
     C, mu, nu, eps, dtype = _entropic_problem(C, mu, nu, eps)
     _check_reachable(C, mu, nu, True)
-    return _half_steps(-C / eps[..., None, None], mu, nu, eps, dtype)
+    base = _least(C, _edges(C, mu, nu), -1)
+    log_k = (base.unsqueeze(-1) - C) / eps[..., None, None]
+    return _half_steps(log_k, base, mu, nu, eps, dtype)
 
 
-def _half_steps(log_k, mu, nu, eps, dtype):
+def _half_steps(log_k, base, mu, nu, eps, dtype):
+    """The steps for the costs above `base`, one number a row, which is part of f."""
     log_mu, log_nu = mu.log(), nu.log()
     psi = torch.zeros_like(nu).masked_fill(nu == 0, -math.inf)
 
@@ -789,9 +820,9 @@ def _half_steps(log_k, mu, nu, eps, dtype):
         P = torch.exp(log_k + phi.unsqueeze(-1) + psi.unsqueeze(-2))
         linear = (mu * phi).masked_fill(mu == 0, 0.0).sum(-1)
         linear = linear + (nu * psi).masked_fill(nu == 0, 0.0).sum(-1)
-        dual = eps * (linear - P.sum((-2, -1)) + mu.sum(-1))
+        dual = eps * (linear - P.sum((-2, -1)) + mu.sum(-1)) + (mu * base).sum(-1)
         e = eps.unsqueeze(-1)
-        return (e * phi).to(dtype), (e * psi).to(dtype), dual.to(dtype)
+        return (e * phi + base).to(dtype), (e * psi).to(dtype), dual.to(dtype)
 
     while True:
         phi = _scale(log_mu, 1.0, torch.logsumexp(log_k + psi.unsqueeze(-2), -1))

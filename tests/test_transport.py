@@ -564,11 +564,88 @@ def test_what_sinkhorn_takes_as_input():
     assert integers.P.sum().item() == pytest.approx(5, abs=1e-9)
 
 
-def test_a_constant_in_the_cost_changes_no_plan():
-    C, mu, nu = tensors(*problem(4))
-    plan, moved = sinkhorn(C, mu, nu, 0.3), sinkhorn(C + 1e3, mu, nu, 0.3)
-    torch.testing.assert_close(plan.P, moved.P, rtol=0, atol=1e-10)
-    assert (moved.value - plan.value).item() == pytest.approx(1e3, abs=1e-9)
+def dyadic(shape=(4, 5)):
+    """Costs that stay exact when 2^30 is added."""
+    steps = np.random.default_rng(4).integers(-64, 65, size=shape)
+    return torch.from_numpy(steps / 64), *tensors(*problem(4)[1:])
+
+
+SHIFTS = {
+    "constant": lambda C: torch.full_like(C, 2.0**30),
+    "rows": lambda C: torch.tensor([[2.0**30], [-(2.0**29)], [0], [2.0**20]]).to(C).expand_as(C),
+    "columns": lambda C: torch.tensor([2.0**30, 0, -(2.0**29), 3, 2.0**20]).to(C).expand_as(C),
+}
+
+
+# A column whose mass is free may avoid its costs.
+@pytest.mark.parametrize(
+    ("shift", "lam", "reference"),
+    [
+        *itertools.product(SHIFTS, [INF], [None, "counting", "product"]),
+        *itertools.product(["constant", "rows"], [0.0, 0.7], ["counting", "product"]),
+    ],
+)
+def test_what_every_plan_pays_costs_no_digits(shift, lam, reference):
+    def solve(C):
+        if reference is None:
+            return sinkhorn(C, mu, nu, 0.1, tol=1e-12)
+        return semi_relaxed(C, mu, nu, 0.1, lam, reference=reference, tol=1e-12)
+
+    C, mu, nu = dyadic()
+    moved = SHIFTS[shift](C)
+    (here, there) = (x.clone().requires_grad_() for x in (C, C + moved))
+    mu.requires_grad_(), nu.requires_grad_()
+    plan, far = solve(here), solve(there)
+    assert abs(plan.iterations - far.iterations) <= (60 if shift == "columns" else 0)
+    torch.testing.assert_close(far.P, plan.P, rtol=0, atol=1e-12)
+    for name in ("value", "cost"):
+        gain = getattr(far, name) - getattr(plan, name)
+        torch.testing.assert_close(gain, (plan.P * moved).sum(), rtol=1e-12, atol=1e-6)
+    torch.testing.assert_close(
+        far.f[:, None] + far.g, plan.f[:, None] + plan.g + moved, rtol=1e-15, atol=1e-6
+    )
+    if lam == INF:
+        assert abs(nu @ far.g - nu @ plan.g) < 1e-6
+    weight = torch.linspace(-1, 1, 20, dtype=torch.float64).reshape(4, 5)
+    for scalar in (lambda p: p.value, lambda p: p.cost, lambda p: (p.P * weight).sum()):
+        got, want = (torch.autograd.grad(scalar(p), x, retain_graph=True)[0]
+                     for p, x in ((far, there), (plan, here)))
+        torch.testing.assert_close(got, want, rtol=0, atol=1e-11)
+    dmu, dnu = (torch.autograd.grad(p.value, (mu, nu), retain_graph=True) for p in (far, plan))
+    both = dmu[0][:, None] + dmu[1] - dnu[0][:, None] - dnu[1]
+    torch.testing.assert_close(both, moved, rtol=1e-12, atol=1e-6)
+
+
+def test_a_bin_without_mass_does_not_set_what_the_others_pay():
+    C, mu, nu = tensors(*problem(0, zeros=True))
+    plan = sinkhorn(C, mu, nu, 0.3)
+    C[1], C[:, 0], C[2, 4] = -(2.0**40), -(2.0**40), INF
+    blocked = sinkhorn(C, mu, nu, 0.3)
+    C[1], C[:, 0] = INF, 0.0
+    torch.testing.assert_close(blocked.P, sinkhorn(C, mu, nu, 0.3).P, rtol=0, atol=0)
+    assert blocked.P[2, 4] == 0 < plan.P[2, 4]
+
+
+def test_half_steps_far_from_zero():
+    C, mu, nu = dyadic()
+    near, far = sinkhorn_steps(C, mu, nu, 0.1), sinkhorn_steps(C + 2.0**30, mu, nu, 0.1)
+    for (f, g, dual), (f_far, g_far, dual_far) in itertools.islice(zip(near, far), 9):
+        torch.testing.assert_close(g_far, g, rtol=0, atol=1e-12)
+        torch.testing.assert_close(f_far - 2.0**30, f, rtol=0, atol=1e-6)
+        assert abs(dual_far - 2.0**30 - dual) < 1e-6
+
+
+@pytest.mark.parametrize("solve", [sinkhorn, semi_relaxed])
+@pytest.mark.parametrize("eps", [1e-18, 1e-150, 1e-300])
+def test_an_eps_that_leaves_no_digit(solve, eps):
+    """Refused by name, unless the limit is found all the same."""
+    C, mu, nu = tensors(*problem(9))
+    with pytest.raises(ValueError, match=f"eps = {eps:g}: too small for these costs"):
+        solve(C, mu, nu, eps, max_iter=100)
+    matched = torch.tensor([[0, 1.0], [1, 0]], dtype=torch.float64) + 3
+    plan = solve(matched, eps=eps)
+    torch.testing.assert_close(plan.P, torch.eye(2, dtype=torch.float64) / 2, rtol=0, atol=0)
+    assert plan.value.item() == 3
 
 
 T2 = torch.tensor(EYE)
