@@ -1,12 +1,17 @@
-"""Multi-head attention as a module, for every regulariser and prior."""
+"""Multi-head attention as a module, and a look into the backward pass of any model."""
 
 import math
+import sys
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .one_sided import attention
+from . import policy
+from .one_sided import WATCHERS, attention
 from .regularizers import Regularizer, Shannon
 from .simplex import check_floating
 
@@ -336,3 +341,124 @@ def _additive(mask, name, shapes, q):
             f"{name} must have shape {' or '.join(map(str, shapes))}, got {tuple(mask.shape)}"
         )
     return _exclude(mask) if mask.dtype == torch.bool else mask
+
+
+@dataclass(eq=False)
+class AttentionCall:
+    """One call of `eotcourse.attention`, as `record_advantages` has seen it.
+
+    All tensors are detached, and float32 for the half precisions.
+
+    Attributes
+    ----------
+    weights : Tensor, shape (..., q_len, k_len)
+        Before dropout, for every head of the query.
+    regularizer : Regularizer
+        Of the call.
+    name : str or None
+        Of the innermost module of the recorded model that made the call.
+    utility : Tensor, shape of `weights`, or None
+        Minus the gradient of the loss in the weights. None until a backward pass has gone through
+        the weights; a further pass replaces what the one before has left.
+    baseline : Tensor, shape (..., q_len), or None
+        See `eotcourse.policy.baseline`; with the regulariser as it was in the backward pass.
+    """
+
+    weights: torch.Tensor
+    regularizer: Regularizer
+    name: str | None = None
+    utility: torch.Tensor | None = None
+    baseline: torch.Tensor | None = None
+
+    @property
+    def advantage(self):
+        """`utility` minus `baseline`, shape of `weights`; None until they are there."""
+        return None if self.utility is None else self.utility - self.baseline.unsqueeze(-1)
+
+    def _see(self, grad_weights):
+        self.utility = -grad_weights.detach()
+        with torch.no_grad():
+            self.baseline = policy.baseline(self.utility, self.weights, self.regularizer)
+
+
+# The names of the modules running in this thread, per recorder.
+_RUNNING = ContextVar("modules of a recorded model", default=())
+
+
+@contextmanager
+def record_advantages(model=None):
+    r"""Record what the backward pass thinks of every key, in any model.
+
+    Every call of `eotcourse.attention` made inside is seen, under whatever name it was imported.
+    For weights p and loss L, once backward has run,
+
+    .. math:: a_j = -\frac{\partial L}{\partial p_j}, \qquad
+              \bar a = \frac{\langle u, a\rangle}{\langle u, 1\rangle}, \qquad
+              \text{advantage}_j = a_j - \bar a .
+
+    What the model computes, and its gradients, don't change.
+
+    Parameters
+    ----------
+    model : nn.Module, optional
+        Record only the calls made while a module of it runs, and their names in it.
+
+    Yields
+    ------
+    list of AttentionCall
+        In the order of the calls, and filled while they are made. Backward may run inside or
+        later. Clear the list to let go of the tensors.
+
+    Notes
+    -----
+    With dropout the utility is that of the weight before it: 0 for a key that was dropped. A call
+    under `torch.no_grad` is recorded too, but its utility stays None. Calls of the thread (or
+    asyncio task) that opened the context are seen, and of no other; contexts nest, and each sees
+    all calls made inside it. Compiled models run uncompiled inside. Activation checkpointing
+    calls attention again during backward, and the repetition is recorded as well.
+
+    Examples
+    --------
+    >>> q = torch.tensor([[0.0]], requires_grad=True)
+    >>> k, v = torch.tensor([[1.0], [-1.0]]), torch.tensor([[3.0], [1.0]])
+    >>> with record_advantages() as calls:
+    ...     attention(q, k, v).sum().backward()
+    >>> calls[0].weights, calls[0].utility
+    (tensor([[0.5000, 0.5000]]), tensor([[-3., -1.]]))
+    >>> calls[0].baseline, calls[0].advantage
+    (tensor([-2.]), tensor([[-1.,  1.]]))
+    """
+    calls = []
+
+    def watch(weights, value, regularizer):
+        running = [name for owner, name in _RUNNING.get() if owner is calls]
+        if model is not None and not running:
+            return weights
+        if torch.is_grad_enabled() and value.requires_grad and not weights.requires_grad:
+            # Nothing before the weights learns, so that no gradient would come to them.
+            weights = weights.detach().requires_grad_()
+        call = AttentionCall(weights.detach(), regularizer, running[-1] if running else None)
+        if weights.requires_grad:
+            weights.register_hook(call._see)
+        calls.append(call)
+        return weights
+
+    with ExitStack() as stack:
+        for name, module in () if model is None else model.named_modules():
+
+            def enter(module, args, *, name=name):
+                _RUNNING.set((*_RUNNING.get(), (calls, name)))
+
+            def leave(module, args, output):
+                _RUNNING.set(_RUNNING.get()[:-1])
+
+            for hook in (
+                module.register_forward_pre_hook(enter),
+                module.register_forward_hook(leave, always_call=True),
+            ):
+                stack.callback(hook.remove)
+        if "torch._dynamo" in sys.modules:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        token = WATCHERS.set((*WATCHERS.get(), watch))
+        stack.callback(WATCHERS.reset, token)
+        yield calls

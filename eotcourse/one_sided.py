@@ -2,6 +2,7 @@
 
 import math
 import numbers
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,9 @@ from .simplex import check_floating, working
 
 _SHANNON = Shannon()
 _CAUSAL = Causal()
+
+# What `eotcourse.nn.record_advantages` lets see the weights of every call, and give them back.
+WATCHERS = ContextVar("watchers of attention", default=())
 
 
 class Aux(NamedTuple):
@@ -170,6 +174,9 @@ def attention(
         theta = _add(theta, bias_of_rows(regularizer.prior, theta, first_query))
 
     weights, threshold = regularizer.solve(theta)
+    if not torch.compiler.is_compiling():
+        for watch in WATCHERS.get():
+            weights = watch(weights, value, regularizer)
     out = (F.dropout(weights, dropout_p) if dropout_p else weights) @ v
     out = out.to(query.dtype)
     if not return_aux:
