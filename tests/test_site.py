@@ -151,6 +151,19 @@ def test_every_page_of_the_contents_is_built():
 
 
 @built
+def test_pages_are_numbered_within_their_chapter():
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    chapters = [part for part in toc["parts"] if part.get("numbered")]
+    for k, part in enumerate(chapters, 1):
+        assert part["caption"].startswith(f"Chapter {k}: ")
+        for i, entry in enumerate(part["chapters"], 1):
+            text = (SITE / f"{entry['file']}.html").read_text(encoding="utf-8")
+            assert f'<h1><span class="section-number">{k}.{i}. </span>' in text
+            made = re.findall(r'class="(?:caption-number|eqno)">\D*([\d.]+)', text)
+            assert made and [n for n in made if not n.startswith(f"{k}.{i}.")] == []
+
+
+@built
 @each_page
 def test_page_asks_nobody(path):
     found = page(path)

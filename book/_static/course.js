@@ -10,18 +10,28 @@ if (document.documentElement.dataset.theme === "auto") {
 document.addEventListener("DOMContentLoaded", () => {
   const each = (selector, change) => document.querySelectorAll(selector).forEach(change);
 
+  each(".cell_output pre", (box) => {
+    if (/\S {2,}\S/.test(box.textContent)) box.classList.add("columns");
+    // A line does not break within 1e-12.
+    box.innerHTML = box.innerHTML.replace(/\d[\d.]*e-\d+/g, '<span class="number">$&</span>');
+  });
+
   // What is wider than its column can be scrolled by keyboard; anything else is no stop.
+  const kinds = { ".math-scroll": "equation", figure: "picture", pre: "output" };
   const watch = new ResizeObserver((entries) => entries.forEach(({ target }) => {
     if (target.scrollWidth > target.clientWidth) {
-      const kind = target.matches(".math-scroll") ? "equation" : "table";
+      const kind = Object.keys(kinds).find((kind) => target.matches(kind));
       target.tabIndex = 0;
       target.setAttribute("role", "group");
-      target.setAttribute("aria-label", `Wide ${kind}, scrolls sideways`);
+      target.setAttribute("aria-label", `Wide ${kinds[kind] ?? "table"}, scrolls sideways`);
     } else {
       for (const name of ["tabindex", "role", "aria-label"]) target.removeAttribute(name);
     }
   }));
-  each(".math-scroll, .pst-scrollable-table-container", (box) => watch.observe(box));
+  each(
+    ".math-scroll, .pst-scrollable-table-container, .bd-article figure, .cell_output pre.columns",
+    (box) => watch.observe(box),
+  );
 
   // The logo stands in the side bar, which is no landmark.
   each(".bd-sidebar-primary", (bar) => {
