@@ -143,6 +143,17 @@ def dead_links(path):
     return dead
 
 
+def test_the_course_has_one_title():
+    def text(name):
+        return (ROOT / name).read_text(encoding="utf-8")
+
+    title = yaml.safe_load(text("_config.yml"))["title"]
+    assert text("README.md").startswith(f"# {title}\n")
+    assert text("book/index.md").startswith(f"# {title}\n")
+    assert yaml.safe_load(text("CITATION.cff"))["title"] == title
+    assert f"“From *{title}* (eotcourse)" in text("LICENSE-CONTENT.md")
+
+
 @built
 def test_every_page_of_the_contents_is_built():
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
