@@ -121,6 +121,59 @@ def test_an_answer_cannot_change_what_it_is_compared_with():
     check("ex-taste-3", key("ex-taste-3")[0])
 
 
+def _forgets(*args):
+    args[0] + 1
+
+
+@pytest.mark.parametrize(
+    "label, answer, words",
+    [
+        ("ex-canary-3", None, "is None; did you forget `return`"),
+        ("ex-canary-3", ..., "no answer yet"),
+        ("ex-canary-3", (0.5, None), "returned None; did you forget `return`"),
+        ("ex-canary-3", torch.eye(2).to_sparse(), "to_dense"),
+        ("ex-canary-3", [torch.ones(1, requires_grad=True), 2.0], "differ|shape|type"),
+        ("ex-canary-4", _forgets, "returned None; did you forget `return`"),
+        ("ex-canary-5", _forgets, "returned None; did you forget `return`"),
+        ("ex-canary-5", None, "is None; did you forget `return`"),
+    ],
+)
+def test_a_misunderstanding_is_named(label, answer, words):
+    exercises._EXERCISES.update({
+        "ex-canary-3": (np.eye(2), {}, lambda answer: answer, 1e-9),
+        "ex-canary-4": (lambda x: x + 1, {}, lambda f: (f(1.0), f(2.0)), 1e-9),
+        # This one trips over the None before `check` sees it.
+        "ex-canary-5": (lambda x: x + 1, {}, lambda f: f(1.0) * 2, 1e-9),
+    })
+    with pytest.raises(exercises.NotYet, match=words):
+        check(label, answer)
+
+
+def test_a_function_that_returns_none_where_it_should_is_told_what_else_is_wrong():
+    def fill(box):
+        box.append(1.0)
+
+    def probe(f):
+        box = []
+        f(box)
+        return box[0]
+
+    exercises._EXERCISES["ex-canary-6"] = (fill, {}, probe, 1e-9)
+    check("ex-canary-6", fill)
+    with pytest.raises(exercises.NotYet, match="values differ"):
+        check("ex-canary-6", lambda box: box.append(2.0))
+
+
+def test_a_half_precision_answer_is_compared():
+    assert exercises._same(torch.tensor([0.25, 0.5], dtype=torch.bfloat16), [0.25, 0.5], 1e-9)
+
+
+@pytest.mark.parametrize("label", [1, None, torch.ones(2), ["ex-gibbs-1"]])
+def test_a_label_that_is_no_string_is_told_the_order(label):
+    with pytest.raises(TypeError, match='as in check\\("ex-gibbs-1", answer\\)'):
+        check(label, 1.0)
+
+
 def test_unknown_exercise_is_named():
     with pytest.raises(KeyError, match="ex-nothing-7"):
         check("ex-nothing-7", 1)

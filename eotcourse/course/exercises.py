@@ -1,5 +1,6 @@
 """Instant feedback on the exercises: right, a known mistake by its name, or not yet."""
 
+import functools
 import importlib
 
 import numpy as np
@@ -40,6 +41,11 @@ def exercise(label, *, right, wrong, probe=None, tol=1e-9):
 
 
 def _load(label):
+    if not isinstance(label, str):
+        raise TypeError(
+            f"the first argument of check is the exercise's label in quotes, then comes your answer,"
+            f' as in check("ex-gibbs-1", answer); the label given is of type {type(label).__name__}'
+        )
     if label not in _EXERCISES:
         page = label.removeprefix("ex-").rpartition("-")[0].replace("-", "_")
         try:
@@ -67,12 +73,52 @@ def _same(a, b, tol):
 
 
 def _numbers(x):
-    if hasattr(x, "detach"):
-        x = x.detach().cpu().numpy()
     try:
+        if hasattr(x, "detach"):
+            # NumPy has no bfloat16; every other floating type becomes float64 below anyway.
+            x = x.detach().cpu()
+            x = (x.double() if x.is_floating_point() else x).numpy()
         return np.asarray(x, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         return None
+
+
+def _parts(x):
+    """An answer and, where it is a tuple or list, everything in it."""
+    yield x
+    if isinstance(x, (tuple, list)):
+        for part in x:
+            yield from _parts(part)
+
+
+def _gives_none(probe, answer):
+    """Whether an answer is None, has None in it, or is a function that returns None when tried."""
+    returned = []
+    if callable(answer):
+        function = answer
+
+        @functools.wraps(function)
+        def answer(*args, **kwargs):
+            returned.append(function(*args, **kwargs))
+            return returned[-1]
+
+    try:
+        returned.append(probe(answer))
+    except Exception:
+        # What it did return until then is the likely cause.
+        pass
+    return any(part is None for part in _parts(returned))
+
+
+def _misunderstanding(probe, answer, right):
+    """What is wrong with the kind of an answer rather than with its value, or None."""
+    if answer is ...:
+        return "There is no answer yet: replace the three dots above."
+    if answer is None:
+        return "Your answer is None; did you forget `return`?"
+    if _gives_none(probe, answer) and not _gives_none(probe, right):
+        return "Your answer returned None; did you forget `return`?"
+    return None
 
 
 def check(label, answer):
@@ -94,15 +140,17 @@ def check(label, answer):
         The answer is not right.
     KeyError
         There is no such exercise.
+    TypeError
+        The label is not a string.
     """
     right, wrong, probe, tol = _load(label)
     expected = probe(right)
     try:
         given = probe(answer)
     except Exception as error:
-        raise NotYet(
-            f"{label}: not yet. Trying your answer raised {type(error).__name__}: {error}"
-        ) from error
+        reason = _misunderstanding(probe, answer, right)
+        reason = reason or f"Trying your answer raised {type(error).__name__}: {error}"
+        raise NotYet(f"{label}: not yet. {reason}") from error
     if _same(given, expected, tol):
         print(f"{label}: correct")
         return
@@ -110,7 +158,11 @@ def check(label, answer):
         if _same(given, probe(mistake), tol):
             raise NotYet(f"{label}: not yet. {message}")
     a, b = _numbers(given), _numbers(expected)
-    if isinstance(expected, str):
+    if misunderstanding := _misunderstanding(probe, answer, right):
+        reason = misunderstanding
+    elif any("sparse" in str(getattr(part, "layout", "")) for part in _parts(given)):
+        reason = "A sparse tensor cannot be compared here: give its to_dense()."
+    elif isinstance(expected, str):
         reason = f"{given!r} is not the right choice."
     elif a is None:
         reason = f"An answer of type {type(given).__name__} cannot be compared here."
