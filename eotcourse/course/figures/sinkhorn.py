@@ -49,13 +49,14 @@ def ascent(axes, errors, missing, distance, factor):
               label="rows, after a column step")
     left.plot(half, missing, color=LIGHT["ink"], linestyle="-", linewidth=1.2,
               label="missing in the dual")
-    left.set(yscale="log", xlabel="half-step", ylim=(missing.min() / 300, None))
+    left.set(yscale="log", xlabel="half-step", ylabel="error, or what is missing",
+             ylim=(missing.min() / 300, None))
     left.legend(loc="lower left", fontsize=9.5, borderaxespad=0.2)
     t = np.arange(len(distance))
     right.plot(t, distance[0] * factor**t, color=LIGHT["grey"], linestyle="--", label="guaranteed")
     right.plot(t, distance, "s", color=LIGHT["sparsemax"], linestyle="-", linewidth=1,
                label="Hilbert's distance")
-    right.set(yscale="log", xlabel="full iteration")
+    right.set(yscale="log", xlabel="full iteration", ylabel="distance from the solution")
     right.legend(loc="lower left")
 
 
