@@ -215,6 +215,14 @@ def test_links_lead_somewhere(path):
 
 
 @built
+def test_chinese_is_said_to_be_chinese():
+    text = (SITE / "book/glossary.html").read_text(encoding="utf-8")
+    marked = re.findall(r'<span lang="zh">[^<]*</span>', text)
+    assert len(marked) >= 45
+    assert not re.search(r"[\u4e00-\u9fff]", re.sub(r'<span lang="zh">[^<]*</span>', "", text))
+
+
+@built
 @each_page
 def test_page_is_light(path):
     own = [SITE / path, *(SITE / "_static").glob("course.*")]

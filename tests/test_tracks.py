@@ -1,5 +1,6 @@
 """The tracks of the landing page promise the minutes that their pages need."""
 
+import posixpath
 import re
 from pathlib import Path
 
@@ -15,10 +16,24 @@ PAGES = sorted(p.relative_to(BOOK / "src").with_suffix("").as_posix() for p in B
 BACK_MATTER = {"errata"}
 
 
+def source(page):
+    return (BOOK / "src" / f"{page}.md").read_text(encoding="utf-8")
+
+
+def front(page):
+    return yaml.safe_load(source(page).split("---\n")[1])["eotcourse"]
+
+
+def needed(page):
+    """The pages that a page's front matter names under `needs`."""
+    names = re.findall(r"\{doc\}`([^`]+)`", " ".join(front(page)["needs"]))
+    return {posixpath.normpath(posixpath.join(posixpath.dirname(page), name)) for name in names}
+
+
 def minutes(page):
     """Minutes to read a page (its front matter) and to do its exercises (their headers)."""
-    text = (BOOK / "src" / f"{page}.md").read_text(encoding="utf-8")
-    read = yaml.safe_load(text.split("---\n")[1])["eotcourse"]["read"]
+    text = source(page)
+    read = front(page)["read"]
     return read, sum(map(int, re.findall(r"^\*Difficulty [123] of 3 · (\d+) minutes", text, re.M)))
 
 
@@ -27,7 +42,7 @@ def track(title):
     text = re.search(rf"^### {title}$(.*?)(?=^##|\Z)", INDEX, re.M | re.S)[1]
     rows = []
     for line in text.splitlines():
-        if "{doc}" in line:
+        if line.startswith("|") and "{doc}" in line:
             cells = [cell.strip() for cell in line.strip("| ").split("|")]
             numbers = [int(cell) for cell in cells[1:] if cell.isdigit()]
             rows.append((re.findall(r"\{doc\}`([^`]+)`", line), numbers))
@@ -44,6 +59,30 @@ def test_every_row_sums_its_pages(title):
     assert len(rows) >= 3
     for pages, promised in rows:
         assert promised == need(pages, len(promised)), pages
+
+
+@pytest.mark.parametrize("title", ["One sitting", "One weekend", "One term"])
+def test_needed_pages_come_first_or_are_named_as_left_out(title):
+    text, rows = track(title)
+    listed = [page for pages, _ in rows for page in pages]
+    left_out = {
+        page for line in re.findall(r"^Left out: .*$", text, re.M)
+        for page in re.findall(r"\{doc\}`([^`]+)`", line)
+    }
+    assert not left_out & set(listed)
+    for i, page in enumerate(listed):
+        assert needed(page) <= left_out.union(listed[:i]), page
+    assert left_out <= set().union(*map(needed, listed))
+
+
+def test_no_page_needs_a_later_one():
+    toc = yaml.safe_load((BOOK.parent / "_toc.yml").read_text())
+    order = [c["file"].removeprefix("book/") for part in toc["parts"] for c in part["chapters"]]
+    pages = [page for page in order if page in PAGES]
+    assert sum(len(needed(page)) for page in pages) > 20
+    for page in pages:
+        for other in needed(page):
+            assert order.index(other) < order.index(page), (page, other)
 
 
 def test_the_sitting_takes_about_an_hour():

@@ -6,12 +6,14 @@
 * sphinx-proof sets a proof as an admonition without a title, which the script that folds
   admonitions cannot bear, and repeats fixed ids; here a proof ends with a mark, and one with the
   class ``dropdown`` becomes a plain ``<details>``.
+* The pages are English, and a screen reader must be told where they are not.
 * Sphinx remembers the pages of a build that failed on warnings as done, so that the next run of
   the same command would pass without having looked at them.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from docutils import nodes
@@ -19,6 +21,9 @@ from sphinx.application import ENV_PICKLE_FILENAME
 
 REPEATED_IDS = {"proof-content", "exercise-content", "solution-content"}
 PROOF_END = '<{0} class="proof-end" aria-hidden="true">□</{0}>'
+
+
+CHINESE = re.compile(r"([\u4e00-\u9fff][\u3000-\u9fff\uff00-\uffef]*)")
 
 
 def complete_singlehtml(app) -> None:
@@ -53,6 +58,24 @@ def set_proofs(app, doctree, docname) -> None:
             proof.parent.replace(proof, proof.children)
 
 
+def mark_chinese(app, doctree, docname) -> None:
+    if app.builder.format != "html":
+        return
+    for text in list(doctree.findall(nodes.Text)):
+        english, *rest = CHINESE.split(text)
+        if not rest or isinstance(text.parent, (nodes.raw, nodes.literal_block)):
+            continue
+        pieces = [nodes.Text(english)]
+        for chinese, english in zip(rest[::2], rest[1::2], strict=True):
+            pieces += [
+                nodes.raw("", '<span lang="zh">', format="html"),
+                nodes.Text(chinese),
+                nodes.raw("", "</span>", format="html"),
+                nodes.Text(english),
+            ]
+        text.parent.replace(text, pieces)
+
+
 def drop_thebe_nodes(app, doctree, docname) -> None:
     for node in list(doctree.findall(nodes.raw)):
         if "x-thebe-config" in node.astext() or "kernelName =" in node.astext():
@@ -76,6 +99,7 @@ def forget_failed_build(app, exception) -> None:
 def setup(app):
     app.connect("builder-inited", complete_singlehtml)
     app.connect("doctree-resolved", set_proofs)
+    app.connect("doctree-resolved", mark_chinese)
     app.connect("doctree-resolved", drop_thebe_nodes, priority=900)
     app.connect("html-page-context", drop_thebe_scripts, priority=900)
     app.connect("build-finished", forget_failed_build)
