@@ -18,6 +18,7 @@ rescaled to the mass of ``mu``.
 """
 
 import math
+import numbers
 import warnings
 from typing import NamedTuple
 
@@ -87,7 +88,16 @@ def _exact(x):
 
 
 def _refuse(name, x, bad, why):
-    if bad.any():
+    try:
+        any_bad = bool(bad.any())
+    except RuntimeError as error:
+        if "vmap" not in str(error):
+            raise
+        raise RuntimeError(
+            "the values can't be checked, nor convergence, inside torch.vmap: give the arguments "
+            "leading dimensions instead, which are a batch"
+        ) from None
+    if any_bad:
         index = tuple(bad.nonzero()[0].tolist())
         place = f"[{', '.join(map(str, index))}]" if index else ""
         raise ValueError(f"{name}{place} = {x[index].item():g}: {why}")
@@ -149,7 +159,13 @@ def _exact_points(name, x, ndim):
     return x.numpy()
 
 
+def _check_number(name, x):
+    if not isinstance(x, numbers.Real | np.ndarray | torch.Tensor):
+        raise TypeError(f"{name} = {x!r}: expected a number")
+
+
 def _check_order(p):
+    _check_number("p", p)
     if not 1 <= p < math.inf:
         raise ValueError(f"p = {p}: the order must be finite and at least 1")
 
@@ -503,7 +519,7 @@ class _Potentials(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_phi, grad_psi):
         log_k, rho, phi, psi = ctx.saved_tensors
-        P = torch.exp(log_k + phi.unsqueeze(-1) + psi.unsqueeze(-2))
+        P = torch.exp(phi.unsqueeze(-1) + (log_k + psi.unsqueeze(-2)))
         r, c = P.sum(-1), P.sum(-2)
         a, b = _inverse_root(r), _inverse_root(c)
         Q = a.unsqueeze(-1) * P * b.unsqueeze(-2)
@@ -562,6 +578,11 @@ def _log0(x):
     return x.masked_fill(x == 0, 1.0).log()
 
 
+def _size(x):
+    """The largest finite magnitude in a row."""
+    return torch.where(x == -math.inf, 0.0, x.abs()).amax(-1)
+
+
 def _scale(log_mass, share, log_sum):
     """The scaling update; a bin without mass or without an allowed edge stays empty."""
     empty = (log_mass == -math.inf) | (log_sum == -math.inf)
@@ -573,9 +594,19 @@ def _floating(name, x, like=None):
         x = like.new_tensor(x)
     if not isinstance(x, torch.Tensor):
         x = torch.from_numpy(np.array(x)).to("cpu" if like is None else like.device)
+    if like is not None and not x.is_complex() and not x.is_floating_point():
+        x = x.to(like.dtype)
     if not x.is_floating_point():
         raise TypeError(f"{name} has dtype {x.dtype}; expected a floating dtype")
     return x
+
+
+def _numbers(name, x, like):
+    """A number, or an array of them, in the dtype and on the device of `like`."""
+    try:
+        return torch.as_tensor(x, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} = {x!r}: expected a number or a tensor") from None
 
 
 def _entropic_problem(C, mu, nu, eps):
@@ -591,7 +622,7 @@ def _entropic_problem(C, mu, nu, eps):
     C, mu, nu = C.to(work), mu.to(work), nu.to(work)
     _check_mass("mu", mu, m)
     _check_mass("nu", nu, n)
-    eps = torch.as_tensor(eps, dtype=work, device=C.device)
+    eps = _numbers("eps", eps, C)
     _refuse("eps", eps, ~((eps > 0) & eps.isfinite()), "eps must be positive and finite")
     batch = torch.broadcast_shapes(C.shape[:-2], mu.shape[:-1], nu.shape[:-1], eps.shape)
     nu = _same_mass(mu, nu, max(1e-6, 4 * coarsest))
@@ -623,6 +654,8 @@ def _check_reachable(C, mu, nu, columns_too):
 def _iterate(log_k, log_mu, target, rho, psi, tol, max_iter):
     """Alternate row and column updates from psi; stop on the row error after a column one.
 
+    Returns phi, psi, the largest error, the number of iterations, and which problems are late.
+
     For 0 < rho < 1 the constant that f and g share is set to its optimum every time: the column
     marginal implied by psi, ``log q = (target - (1 - rho) psi) / rho``, gets the mass of mu.
     Left to the updates it would converge like rho^k, hardly at all when lam is large.
@@ -641,18 +674,23 @@ def _iterate(log_k, log_mu, target, rho, psi, tol, max_iter):
             phi, psi = phi - shift, psi + shift
         row_sum = torch.logsumexp(log_k + psi.unsqueeze(-2), -1)
         violation = ((phi + row_sum).exp() - mu).abs().sum(-1)
-        converged = bool((violation <= tol).all())
-        if converged:
+        late = violation > tol
+        if not late.any():
             break
-    return phi, psi, max(violation.flatten().tolist(), default=0.0), iteration, converged
+    return phi, psi, max(violation.flatten().tolist(), default=0.0), iteration, late
 
 
 def _entropic(name, C, mu, nu, eps, lam, product, tol, max_iter):
     """Both solvers: Sinkhorn's iteration is the semi-relaxed one with infinite lam."""
+    _check_number("tol", tol)
+    if not isinstance(max_iter, numbers.Integral):
+        raise TypeError(f"max_iter = {max_iter!r}: expected a whole number")
     if max_iter < 1:
         raise ValueError(f"max_iter = {max_iter}: at least one iteration is needed")
     C, mu, nu, eps, dtype = _entropic_problem(C, mu, nu, eps)
-    lam = torch.as_tensor(lam, dtype=C.dtype, device=C.device)
+    lam = _numbers("lam", lam, C)
+    if lam.ndim:
+        raise ValueError(f"lam has shape {tuple(lam.shape)}; expected one number")
     _refuse("lam", lam, ~(lam >= 0), "the weight must not be negative")
     balanced, ignores_nu = bool(lam == math.inf), bool(lam == 0) and not product
     columns = torch.ones_like(nu) if ignores_nu else nu
@@ -680,16 +718,16 @@ def _entropic(name, C, mu, nu, eps, lam, product, tol, max_iter):
     # That excuses a small error only: a plan further off is not one, and the caller is warned.
     size, mass = cost.detach().amax((-2, -1)) / eps.detach(), mu.detach().sum(-1)
     rounding = (4 * torch.finfo(C.dtype).eps * (1 + size)).clamp(max=1e-4) * mass
-    phi, psi, error, iterations, converged = _iterate(
+    phi, psi, error, iterations, late = _iterate(
         *(x.detach() for x in (log_k, log_mu, target, rho, -col_base / e)),
         rounding.clamp(min=tol), max_iter,
     )  # fmt: skip
-    size = torch.where(phi == -math.inf, 0.0, phi.abs()).amax(-1)
+    lost = torch.maximum(_size(phi), _size(psi)) * torch.finfo(C.dtype).eps >= 1
     _refuse(
-        "eps", eps, ~(size * torch.finfo(C.dtype).eps < 1),
+        "eps", eps, late & lost | (size == math.inf),
         f"too small for these costs, (f + g - C) / eps has no digit left in {C.dtype}",
     )  # fmt: skip
-    if not converged:
+    if late.any():
         warnings.warn(
             f"{name} has not converged: marginal error {error:.3g} > tol {tol:.3g} after "
             f"{iterations} iterations at eps = {eps.min().item():.3g}; raise eps or max_iter",
@@ -701,7 +739,8 @@ def _entropic(name, C, mu, nu, eps, lam, product, tol, max_iter):
     # Infinite potentials of empty bins would turn gradients into NaN: compute with 0, mask last.
     no_row, no_col = phi == -math.inf, psi == -math.inf
     phi, psi = phi.masked_fill(no_row, 0.0), psi.masked_fill(no_col, 0.0)
-    log_P = phi.unsqueeze(-1) + psi.unsqueeze(-2) + log_k
+    # In the order of the iteration: only so is its error that of P when the terms are large.
+    log_P = phi.unsqueeze(-1) + (log_k + psi.unsqueeze(-2))
     P, log_P = log_P.exp(), log_P.masked_fill(~edge, 0.0)
     row, col = P.sum(-1), P.sum(-2)
     f, g = e * phi, e * psi
@@ -739,7 +778,8 @@ def sinkhorn(C, mu=None, nu=None, eps=1.0, *, tol=1e-9, max_iter=10_000):
         tol: the iteration stops when ``sum_i |(P 1)_i - mu_i| <= tol`` in every problem of the
             batch (columns are then exact).  Where ``tol`` is finer than the rounding of the
             exponents, ``4 u (1 + max|C| / eps)`` per unit of mass with machine precision u, that
-            bound replaces it, but never more than 1e-4 per unit of mass.
+            bound replaces it, but never more than 1e-4 per unit of mass.  Here C is counted from
+            the least cost of each row, then of each column: what every plan pays costs no digits.
         max_iter: most full iterations (a row and a column update each).
 
     Returns:
@@ -749,12 +789,16 @@ def sinkhorn(C, mu=None, nu=None, eps=1.0, *, tol=1e-9, max_iter=10_000):
         by the implicit function theorem and not through the iterations; the gradient of
         ``value`` in C is P itself.  Gradients in mu and nu are meant for changes that keep the
         two masses equal (a constant added to one and taken from the other is free), and are 0
-        for a bin without mass, which counts as absent.  Lists take the dtype of ``C``.
+        for a bin without mass, which counts as absent.  Lists and integer masses take the
+        dtype of ``C``.
 
     Raises:
-        TypeError: an integer or boolean dtype.
+        TypeError: costs of an integer or boolean dtype; what is no number.
         ValueError: NaN costs, negative masses, masses that disagree (see the module),
-            ``eps <= 0``, or a mass all of whose edges are forbidden.
+            ``eps <= 0``, a mass all of whose edges are forbidden, or an ``eps`` so small that the
+            exponents have no digit left (`kantorovich` solves the limit).
+        RuntimeError: inside `torch.vmap`, where no value can be checked: leading dimensions are
+            the batch.
 
     Warns:
         RuntimeWarning: ``max_iter`` was reached first; the message states the error.
@@ -923,6 +967,7 @@ def contraction_factor(C, eps):
         A float in [0, 1].
 
     Raises:
+        TypeError: ``eps`` is no number.
         ValueError: NaN costs, or ``eps <= 0``.
 
     Source: Birkhoff (1957), "Extensions of Jentzsch's theorem"; Franklin and Lorenz (1989).
@@ -931,10 +976,11 @@ def contraction_factor(C, eps):
     True
     """
     C = _exact_cost(C)
+    _check_number("eps", eps)
     if not 0 < eps < math.inf:
         raise ValueError(f"eps = {eps}: eps must be positive and finite")
     if np.isinf(C).any():
         return 1.0
     if len(C) > C.shape[1]:
         C = C.T
-    return math.tanh(max(np.ptp(C - row, axis=1).max() for row in C) / eps / 4)
+    return math.tanh(max(np.ptp(C - row, axis=1).max() for row in C) / float(eps) / 4)

@@ -58,7 +58,7 @@ def test_scipy_is_imported_only_when_used():
     body = ast.parse(inspect.getsource(eotcourse.transport)).body
     names = {alias.name for node in body if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in body if isinstance(node, ast.ImportFrom)}
-    assert names == {"math", "warnings", "typing", "numpy", "torch"}
+    assert names == {"math", "numbers", "warnings", "typing", "numpy", "torch"}
 
 
 # Exact transport ---------------------------------------------------------------------------------
@@ -286,6 +286,18 @@ EYE = [[1.0, 0], [0, 1]]
 def test_exact_solvers_refuse_by_name(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_exact_solvers_name_what_is_no_number():
+    for call, message in (
+        (lambda: contraction_factor(EYE, None), "eps = None: expected a number"),
+        (lambda: contraction_factor(EYE, "1"), "eps = '1': expected a number"),
+        (lambda: wasserstein_1d([0], [1], p=None), "p = None: expected a number"),
+        (lambda: wasserstein([[0]], [[1]], p="2"), "p = '2': expected a number"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+    assert contraction_factor(EYE, torch.tensor(0.5)) == contraction_factor(EYE, 0.5)
 
 
 # Sinkhorn ----------------------------------------------------------------------------------------
@@ -636,16 +648,69 @@ def test_half_steps_far_from_zero():
 
 
 @pytest.mark.parametrize("solve", [sinkhorn, semi_relaxed])
-@pytest.mark.parametrize("eps", [1e-18, 1e-150, 1e-300])
-def test_an_eps_that_leaves_no_digit(solve, eps):
-    """Refused by name, unless the limit is found all the same."""
+@pytest.mark.parametrize("eps", [1e-14, 1e-18, 1e-150, 1e-300])
+def test_an_eps_next_to_nothing(solve, eps):
+    """The limit, a warning with the error of the plan returned, or a refusal: nothing else."""
     C, mu, nu = tensors(*problem(9))
-    with pytest.raises(ValueError, match=f"eps = {eps:g}: too small for these costs"):
-        solve(C, mu, nu, eps, max_iter=100)
+    for scale in (1.0, 10.0, 1e9):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*not converged: marginal error", RuntimeWarning)
+            try:
+                plan = solve(scale * C, mu, nu, eps, max_iter=100)
+            except ValueError as error:
+                assert f"eps = {eps:g}: too small for these costs" in str(error)
+                continue
+        assert all(x.isfinite().all() for x in everything(plan))
+        violation = (plan.P.sum(1) - mu).abs().sum().item()
+        assert violation == pytest.approx(plan.error, rel=0.05) and violation > 1e-3
     matched = torch.tensor([[0, 1.0], [1, 0]], dtype=torch.float64) + 3
     plan = solve(matched, eps=eps)
     torch.testing.assert_close(plan.P, torch.eye(2, dtype=torch.float64) / 2, rtol=0, atol=0)
-    assert plan.value.item() == 3
+    assert plan.value.item() == pytest.approx(3, rel=1e-13)
+
+
+def test_an_eps_that_leaves_no_digit_is_refused():
+    C, mu, nu = tensors(*problem(9))
+    for solve, eps in ((semi_relaxed, 1e-18), (semi_relaxed, 1e-300), (sinkhorn, 1e-308)):
+        with pytest.raises(ValueError, match=f"eps = {eps:g}: too small for these costs"):
+            solve(10 * C, mu, nu, eps, max_iter=100)
+
+
+def test_a_soft_prohibition_is_none_of_eps_business():
+    # Costs of 1e9 at eps = 0.1 in float32: those edges carry nothing, the others have digits.
+    C, mu, nu = (t.float() for t in tensors(*problem(1)))
+    for index in ((0, 0), (slice(None), 3)):
+        hard, soft = C.clone(), C.clone()
+        hard[index], soft[index] = INF, 1e9
+        if index == (0, 0):
+            want, plan = sinkhorn(hard, mu, nu, 0.1), sinkhorn(soft, mu, nu, 0.1)
+        else:
+            want, plan = semi_relaxed(hard, mu, nu, 0.1), semi_relaxed(soft, mu, nu, 0.1)
+        torch.testing.assert_close(plan.P, want.P, rtol=0, atol=1e-4)
+
+
+def test_integer_masses_are_masses_everywhere():
+    C = np.random.default_rng(0).normal(size=(2, 3))
+    counts = [1, 2], [0, 1, 2]
+    exact, want = kantorovich(C, *counts), sinkhorn(C, [1.0, 2.0], [0.0, 1.0, 2.0])
+    for kind in (list, np.array, torch.tensor, lambda x: np.array(x, dtype=np.uint8)):
+        mu, nu = map(kind, counts)
+        np.testing.assert_array_equal(kantorovich(C, mu, nu).P, exact.P)
+        for solve in (sinkhorn, lambda *x: semi_relaxed(*x, lam=INF)):
+            torch.testing.assert_close(solve(C, mu, nu).P, want.P, rtol=0, atol=0)
+        next(sinkhorn_steps(C, mu, nu))
+        assert sinkhorn(torch.from_numpy(C).half(), mu, nu).P.dtype == torch.float16
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_vmap_is_refused_by_name(which):
+    arguments = [*tensors(*problem(7)), torch.tensor(0.5, dtype=torch.float64)]
+    arguments[which] = torch.stack([arguments[which]] * 2)
+    dims = tuple(0 if i == which else None for i in range(4))
+    for solve in (sinkhorn, semi_relaxed, sinkhorn_steps):
+        with pytest.raises(RuntimeError, match="torch.vmap.*leading dimensions"):
+            torch.vmap(lambda *x: solve(*x)[0], in_dims=dims)(*arguments)
+    assert sinkhorn(*arguments).P.shape == (2, 4, 5)
 
 
 T2 = torch.tensor(EYE)
@@ -657,7 +722,7 @@ T2 = torch.tensor(EYE)
     [
         ((T2.long(),), TypeError, "C has dtype torch.int64"),
         ((T2.bool(),), TypeError, "C has dtype torch.bool"),
-        ((T2, torch.tensor([1, 1])), TypeError, "mu has dtype torch.int64"),
+        ((T2, torch.tensor([1j, 1])), TypeError, "mu has dtype torch.complex64"),
         ((torch.tensor([1.0, 2]),), ValueError, r"C has shape \(2,\)"),
         ((torch.zeros(3, 0),), ValueError, r"C has shape \(3, 0\)"),
         ((torch.tensor([[0, NAN], [0, 0]]),), ValueError, r"C\[0, 1\] = nan"),
@@ -668,6 +733,8 @@ T2 = torch.tensor(EYE)
         ((T2, [[0.5, 0.5], [0.5, 0.25]]), ValueError, "mu sums to 0.75, nu sums to 1"),
         ((T2, [0.0, 0.0], [0.0, 0.0]), ValueError, "the sum of mu = 0"),
         ((T2, [1.0]), ValueError, r"mu has shape \(1,\); expected 2 masses"),
+        ((T2, None, None, None), TypeError, "eps = None: expected a number"),
+        ((T2, None, None, "0.1"), TypeError, "eps = '0.1': expected a number"),
         ((T2, None, None, 0.0), ValueError, "eps = 0: eps must be positive"),
         ((T2, None, None, -1.0), ValueError, "eps = -1"),
         ((T2, None, None, NAN), ValueError, "eps = nan"),
@@ -692,6 +759,16 @@ def test_entropic_solvers_refuse_by_name_more():
     for lam in (-1.0, NAN):
         with pytest.raises(ValueError, match=f"lam = {lam:g}"):
             semi_relaxed(T2, lam=lam)
+    for lam in (None, "1"):
+        with pytest.raises(TypeError, match=f"lam = {lam!r}: expected a number"):
+            semi_relaxed(T2, lam=lam)
+    with pytest.raises(ValueError, match=r"lam has shape \(2,\); expected one number"):
+        semi_relaxed(T2, lam=torch.ones(2))
+    with pytest.raises(TypeError, match="tol = None: expected a number"):
+        sinkhorn(T2, tol=None)
+    for count in (None, 1.5, INF, "9"):
+        with pytest.raises(TypeError, match=f"max_iter = {count!r}: expected a whole number"):
+            sinkhorn(T2, max_iter=count)
     with pytest.raises(ValueError, match="reference = 'uniform'"):
         semi_relaxed(T2, reference="uniform")
 
