@@ -2,8 +2,8 @@
 
 import math
 import sys
+import threading
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -381,10 +381,6 @@ class AttentionCall:
             self.baseline = policy.baseline(self.utility, self.weights, self.regularizer)
 
 
-# The names of the modules running in this thread, per recorder.
-_RUNNING = ContextVar("modules of a recorded model", default=())
-
-
 @contextmanager
 def record_advantages(model=None):
     r"""Record what the backward pass thinks of every key, in any model.
@@ -401,7 +397,7 @@ def record_advantages(model=None):
     Parameters
     ----------
     model : nn.Module, optional
-        Record only the calls made while a module of it runs, and their names in it.
+        Record only the calls made while it or a module of it runs, with the module's name.
 
     Yields
     ------
@@ -411,11 +407,15 @@ def record_advantages(model=None):
 
     Notes
     -----
-    With dropout the utility is that of the weight before it: 0 for a key that was dropped. A call
-    under `torch.no_grad` is recorded too, but its utility stays None. Calls of the thread (or
-    asyncio task) that opened the context are seen, and of no other; contexts nest, and each sees
-    all calls made inside it. Compiled models run uncompiled inside. Activation checkpointing
-    calls attention again during backward, and the repetition is recorded as well.
+    With dropout the utility is that of the weight before it: 0 for a key that was dropped. Where
+    the loss also reads the weights themselves, the utility counts that. A call under
+    `torch.no_grad` is recorded, but its utility stays None.
+
+    Calls of the thread (or asyncio task) that opened the context are seen, and of no other;
+    contexts nest, and each sees all calls made inside it. What `torch.compile` was given before
+    runs uncompiled inside; what it is given inside may not be seen. Activation checkpointing
+    makes every call twice, and backward goes through one of the two. Inside `torch.vmap`, and the
+    transforms built on it, the recorded tensors can't be read from outside.
 
     Examples
     --------
@@ -429,15 +429,20 @@ def record_advantages(model=None):
     (tensor([-2.]), tensor([[-1.,  1.]]))
     """
     calls = []
+    thread = threading.local()
+
+    def running():
+        """Names of the modules of `model` that are in their forward, in this thread."""
+        return thread.__dict__.setdefault("names", [])
 
     def watch(weights, value, regularizer):
-        running = [name for owner, name in _RUNNING.get() if owner is calls]
-        if model is not None and not running:
+        if model is not None and not running():
             return weights
         if torch.is_grad_enabled() and value.requires_grad and not weights.requires_grad:
             # Nothing before the weights learns, so that no gradient would come to them.
             weights = weights.detach().requires_grad_()
-        call = AttentionCall(weights.detach(), regularizer, running[-1] if running else None)
+        name = running()[-1] if model is not None else None
+        call = AttentionCall(weights.detach(), regularizer, name)
         if weights.requires_grad:
             weights.register_hook(call._see)
         calls.append(call)
@@ -446,11 +451,13 @@ def record_advantages(model=None):
     with ExitStack() as stack:
         for name, module in () if model is None else model.named_modules():
 
-            def enter(module, args, *, name=name):
-                _RUNNING.set((*_RUNNING.get(), (calls, name)))
+            def enter(module, args, name=name):
+                running().append(name)
 
-            def leave(module, args, output):
-                _RUNNING.set(_RUNNING.get()[:-1])
+            def leave(module, args, output, name=name):
+                # After an error in another hook, `enter` may not have been called.
+                if running()[-1:] == [name]:
+                    running().pop()
 
             for hook in (
                 module.register_forward_pre_hook(enter),

@@ -67,8 +67,8 @@ def marginal_utility(grad_output, value):
 
     Notes
     -----
-    Agarwal, Dalal and Misra (2025) write the backward pass of attention with these numbers, under
-    the opposite sign.
+    Agarwal, Dalal and Misra, "Gradient dynamics of attention", arXiv:2512.22473 (2025), write the
+    backward pass with these numbers, under the opposite sign.
 
     Examples
     --------
@@ -209,6 +209,11 @@ def covariance(p, x, y):
     Tensor, shape (..., L, Ex, Ey), or (..., Ex, Ey) for a single row
         0 in a row without any weight.
 
+    Notes
+    -----
+    Centred before it is multiplied, so that large means cost no digits; for that it forms the
+    centred x and y of every row, L n (Ex + Ey) numbers.
+
     Examples
     --------
     >>> x = torch.tensor([[1.0], [3.0]])
@@ -288,8 +293,9 @@ def bandit_gradient(reward, p, tau=1.0, regularizer=None):
 
     Notes
     -----
-    Sutton and Barto, "Reinforcement learning", second edition (2018), section 2.8. All actions:
-    Asadi, Allen, Roderick, Mohamed, Konidaris and Littman, "Mean actor critic" (2017).
+    Sutton, McAllester, Singh and Mansour, "Policy gradient methods for reinforcement learning with
+    function approximation", NIPS 1999. Over all actions: Allen et al., "Mean actor critic",
+    arXiv:1709.00503 (2017). Hard attention: Xu et al., "Show, attend and tell", ICML 2015.
 
     Examples
     --------
@@ -327,7 +333,7 @@ def gumbel_max(s, tau=1.0, num_samples=1, *, generator=None):
 
     Notes
     -----
-    Gumbel (1954); Maddison, Tarlow and Minka, "A* sampling", NIPS 2014.
+    Papandreou and Yuille, "Perturb-and-MAP random fields", ICCV 2011.
 
     Examples
     --------

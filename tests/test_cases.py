@@ -1,7 +1,6 @@
 """The cases of cases.json that concern maps to the simplex, masks, priors and attention.
 
-Transport and Sinkhorn have their own file. The cases of a mechanism that this version doesn't
-have are listed in LATER with the reason, and every id of the file is accounted for.
+Transport and Sinkhorn have their own file. Every id of the file is accounted for.
 """
 
 import re
@@ -21,14 +20,12 @@ from eotcourse import (
     alibi_slopes,
     attention,
     entmax,
+    policy,
     softmax,
     sparsemax,
 )
 from eotcourse.losses import softmax_loss
 
-LATER = {
-    "case-34": "advantages of groups are no part of this version",
-}
 TRANSPORT = {f"case-{n}" for n in range(19, 27)}
 F64 = torch.float64
 
@@ -60,7 +57,7 @@ def gradients_match(out, tensors, case, expected):
 
 def test_every_case_is_accounted_for():
     here = set(re.findall(r"^def test_case_(\d\d)", Path(__file__).read_text("utf-8"), re.M))
-    accounted = [{f"case-{n}" for n in here}, set(LATER), TRANSPORT]
+    accounted = [{f"case-{n}" for n in here}, TRANSPORT]
     assert set().union(*accounted) == set(CASES)
     assert sum(map(len, accounted)) == len(CASES)
 
@@ -381,6 +378,16 @@ def test_case_33_mask_and_causal_are_both_obeyed():
     close(aux.weights, expected["p"], case)
     close(attention(*tensors, is_causal=True), expected["o_if_mask_dropped"], case)
     close(attention(*tensors, mask), expected["o_if_causal_dropped"], case)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_case_34_advantages_of_one_group(dtype):
+    case = load("case-34")
+    rewards, expected = tensor(case["inputs"]["rewards"], dtype), case["expected"]
+    name = str(dtype).split(".")[1]
+    close(policy.group_advantages(rewards), expected["group_mean"], case, name)
+    others = policy.group_advantages(rewards, leave_one_out=True)
+    close(others, expected["leave_one_out"], case, name)
 
 
 @pytest.mark.parametrize(
