@@ -16,13 +16,14 @@ Results have the dtype of the inputs, float32 for the half precisions. Nothing i
 every inverse here has a closed form. All functions run on any device.
 """
 
+import functools
 import math
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from .regularizers import Jacobian, Shannon, Tsallis, _root
+from .regularizers import Jacobian, Regularizer, Shannon, Tsallis, _root
 from .simplex import _by_series, _known_false, gibbs, log_alpha, temperature_rows, to_last, working
 
 __all__ = [
@@ -53,7 +54,7 @@ _SHANNON = Shannon()
 
 
 def _rows(**named):
-    """The tensors in their working precision, once their shapes are known to fit."""
+    """The tensors as they are computed with, once their shapes fit."""
     rows = [to_last(working(x, name), -1) for name, x in named.items()]
     try:
         torch.broadcast_shapes(*(x.shape for x in rows))
@@ -61,9 +62,18 @@ def _rows(**named):
     except RuntimeError:
         fits = False
     if not fits:
-        shapes = " and ".join(f"{k} of shape {tuple(x.shape)}" for k, x in named.items())
-        raise ValueError(f"{shapes} don't fit together")
-    return rows
+        shapes = " and ".join(f"{name} {tuple(x.shape)}" for name, x in named.items())
+        raise ValueError(f"shapes don't fit: {shapes}")
+    dtype = functools.reduce(torch.promote_types, (x.dtype for x in rows))
+    return [x.to(dtype) for x in rows]
+
+
+def _member(regularizer):
+    if regularizer is None:
+        return _SHANNON
+    if not isinstance(regularizer, Regularizer):
+        raise TypeError(f"regularizer must be a Regularizer, got {type(regularizer).__name__}")
+    return regularizer
 
 
 def _sqrt(x):
@@ -73,23 +83,6 @@ def _sqrt(x):
 
 def _norm(x):
     return _sqrt((x * x).sum(-1))
-
-
-def _relative(v, u):
-    """The covector v, off the support 0, shifted to be 0 at the largest u.
-
-    A constant is free. With this one, a row that is nearly one-hot subtracts small numbers from
-    each other and not 1 - 1e-11 from 1.
-    """
-    v, u = torch.broadcast_tensors(v, u)
-    if u.shape[-1] == 0:
-        return v
-    return torch.where(u == 0, 0.0, v - v.gather(-1, u.argmax(-1, keepdim=True)))
-
-
-def _covariance(p, v):
-    """C_p v."""
-    return Jacobian(p, 1.0) @ _relative(v, p)
 
 
 def _precision(p, v):
@@ -120,8 +113,7 @@ def potential(s, tau=1.0, regularizer=None):
     >>> potential(torch.tensor([4.0, 2.0, 0.0]), tau=2.0)
     tensor(4.8152)
     """
-    regularizer = _SHANNON if regularizer is None else regularizer
-    return regularizer.conjugate(s, tau)
+    return _member(regularizer).conjugate(s, tau)
 
 
 def project(x, support=None):
@@ -225,14 +217,14 @@ class Fisher:
         p, v = _rows(p=self._p, v=v)
         if self._chart == "mean":
             return _precision(p, v)
-        product = _covariance(p, v)
+        product = Metric(p).sharp(v)
         return product / self._tau**2 if self._chart == "score" else product
 
     def pinv(self, v):
         """The pseudo-inverse applied to `v`, shape (..., n)."""
         p, v = _rows(p=self._p, v=v)
         if self._chart == "mean":
-            return _covariance(p, v)
+            return Metric(p).sharp(v)
         solution = _precision(p, v)
         return solution * self._tau**2 if self._chart == "score" else solution
 
@@ -317,7 +309,7 @@ def dual_coordinates(p, regularizer=None):
     >>> dual_coordinates(torch.tensor([0.25, 0.75, 0.0]), Tsallis(1.5))
     tensor([-1.0000, -0.2679, -2.0000])
     """
-    regularizer = _SHANNON if regularizer is None else regularizer
+    regularizer = _member(regularizer)
     (p,) = _rows(p=p)
     zero = p == 0
     q = torch.where(zero, 1.0, p)
@@ -328,7 +320,8 @@ def dual_coordinates(p, regularizer=None):
         edge = -1 / (torch.as_tensor(alpha, dtype=p.dtype, device=p.device) - 1)
         # -1 / (1 - 1) has no sign to rely on: 1 - 1 may be 0 or -0.
         return torch.where(zero, -edge.abs(), log_alpha(q, alpha))
-    return regularizer._marginal(p.clamp(min=torch.finfo(p.dtype).tiny))
+    derivative = regularizer._gap_at if regularizer._defines("pointwise") else regularizer._marginal
+    return derivative(p.clamp(min=torch.finfo(p.dtype).tiny))
 
 
 def mirror_step(p, a, eta, regularizer=None):
@@ -373,7 +366,7 @@ def mirror_step(p, a, eta, regularizer=None):
     >>> mirror_step(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.0, 1.0]), 1.0, Tsallis(2.0))
     tensor([0.1667, 0.1667, 0.6667])
     """
-    regularizer = _SHANNON if regularizer is None else regularizer
+    regularizer = _member(regularizer)
     p, a = _rows(p=p, a=a)
     theta = dual_coordinates(p, regularizer)
     return regularizer.solve(torch.where(theta == -math.inf, theta, theta + eta * a))[0]
@@ -406,7 +399,7 @@ def replicator_field(p, a):
     >>> replicator_field(torch.tensor([0.5, 0.3, 0.2]), torch.tensor([1.0, 0.0, -2.0]))
     tensor([ 0.4500, -0.0300, -0.4200])
     """
-    return _covariance(*_rows(p=p, a=a))
+    return Metric(p).sharp(a)
 
 
 def _along(t, *rows):
@@ -521,7 +514,7 @@ def bregman(t, s, tau=1.0, regularizer=None):
     >>> bregman(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 0.0]))
     tensor(0.1201)
     """
-    regularizer = _SHANNON if regularizer is None else regularizer
+    regularizer = _member(regularizer)
     t, s = torch.broadcast_tensors(*_rows(t=t, s=s))
     p = regularizer(s, tau)
     value_t, value_s = regularizer.conjugate(t, tau), regularizer.conjugate(s, tau)
@@ -559,7 +552,7 @@ def omega_bregman(p, q, regularizer=None):
     >>> omega_bregman(torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5]), Tsallis(2.0))
     tensor(0.2500)
     """
-    regularizer = _SHANNON if regularizer is None else regularizer
+    regularizer = _member(regularizer)
     p, q = torch.broadcast_tensors(*_rows(p=p, q=q))
     step = torch.where(p == q, 0.0, dual_coordinates(q, regularizer)) * (p - q)
     return regularizer.penalty(p) - regularizer.penalty(q) - step.sum(-1)
@@ -701,7 +694,7 @@ def e_geodesic(p, q, t, regularizer=None):
     >>> e_geodesic(torch.tensor([0.8, 0.1, 0.1]), torch.tensor([0.1, 0.8, 0.1]), 0.5)
     tensor([0.4249, 0.4249, 0.1502])
     """
-    regularizer = _SHANNON if regularizer is None else regularizer
+    regularizer = _member(regularizer)
     p, q = _rows(p=p, q=q)
     t = _along(t, p, q)
     start, end = dual_coordinates(p, regularizer), dual_coordinates(q, regularizer)
@@ -782,9 +775,8 @@ class Metric:
     """
 
     def __init__(self, p, regularizer=None, tau=1.0):
-        regularizer = _SHANNON if regularizer is None else regularizer
         (p,) = _rows(p=p)
-        self._u = regularizer.response(p)
+        self._u = _member(regularizer).response(p)
         self._tau = temperature_rows(tau, p, -1)
 
     def flat(self, v):
@@ -798,7 +790,7 @@ class Metric:
     def sharp(self, g):
         """The tangent vector J g, shape (..., n)."""
         u, g = _rows(p=self._u, g=g)
-        return Jacobian(u, self._tau) @ _relative(g, u)
+        return Jacobian(u, self._tau) @ torch.where(u == 0, 0.0, g)
 
     def inner(self, v, w):
         """The inner product of tangent vectors, shape (...)."""
@@ -851,7 +843,7 @@ def embedding(p, regularizer=None, tau=1.0):
     >>> embedding(torch.tensor([0.64, 0.36, 0.0]))
     tensor([1.6000, 1.2000, 0.0000])
     """
-    regularizer = _SHANNON if regularizer is None else regularizer
+    regularizer = _member(regularizer)
     (p,) = _rows(p=p)
     root_tau = temperature_rows(tau, p, -1) ** 0.5
     if isinstance(regularizer, Shannon):
@@ -949,7 +941,7 @@ def sectional_curvature(p, x, y, regularizer=None, tau=1.0):
     >>> sectional_curvature(p, x, y), sectional_curvature(p, x, y, Tsallis(1.5))
     (tensor(0.2500), tensor(0.1246))
     """
-    regularizer = _SHANNON if regularizer is None else regularizer
+    regularizer = _member(regularizer)
     p, x, y = _rows(p=p, x=x, y=y)
     tau = temperature_rows(tau, p, -1)
     u = regularizer.response(p)
