@@ -61,7 +61,7 @@ HIDDEN_TESTS = re.compile(
     r"^[ \t]*### BEGIN HIDDEN TESTS\n.*?^[ \t]*### END HIDDEN TESTS[ \t]*\n?", re.M | re.S
 )
 # Notes to the test of the numbers in the prose; no reader's business.
-NUMBER_NOTE = re.compile(r"^% (?:number|given): .*(?:\n|\Z)", re.M)
+NUMBER_NOTE = re.compile(r"^% (?:number|printed|given): .*(?:\n|\Z)", re.M)
 
 
 def pages():
