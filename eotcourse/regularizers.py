@@ -8,6 +8,7 @@ from torch import nn
 
 from .priors import bias_of_rows, broadcasts_to, keep_parameter
 from .simplex import (
+    anchored,
     exp_alpha,
     gibbs,
     log_alpha,
@@ -42,19 +43,21 @@ class Jacobian:
     """
 
     def __init__(self, u, tau):
-        total = u.sum(-1, keepdim=True)
         self._u = u
-        self._share = u / torch.where(total == 0, 1.0, total)
         self._tau = tau
 
     def __matmul__(self, v):
-        centred = v - (self._share * v).sum(-1, keepdim=True)
-        return self._u * centred / self._tau
+        return anchored(self._u, v)[0] / self._tau
 
     def dense(self):
         """The matrix, shape (..., n, n)."""
+        total = self._u.sum(-1, keepdim=True)
+        share = self._u / torch.where(total == 0, 1.0, total)
         tau = self._tau.unsqueeze(-1) if isinstance(self._tau, torch.Tensor) else self._tau
-        return (torch.diag_embed(self._u) - self._u[..., None] * self._share[..., None, :]) / tau
+        apart = ~torch.eye(share.shape[-1], dtype=torch.bool, device=share.device)
+        others = torch.where(apart, self._u[..., None] * share[..., None, :], 0.0)
+        # Every row sums to 0. The diagonal written as u (1 - share) would cancel.
+        return (torch.diag_embed(others.sum(-1)) - others) / tau
 
 
 _UNIT = tuple(2.0 ** (k / 2) for k in range(-120, 1))

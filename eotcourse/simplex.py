@@ -254,11 +254,26 @@ def exp_alpha(x, alpha):
 def response(p, alpha):
     r"""The response :math:`u = p^{2-\alpha}` of the Tsallis family, 0 where p = 0.
 
+    Above alpha = 2, where small weights have large responses, it is bounded by `_most`.
+
     >>> response(torch.tensor([0.25, 0.75, 0.0]), 1.5)
     tensor([0.5000, 0.8660, 0.0000])
     """
     on = p != 0
-    return torch.where(on, ((2 - alpha) * torch.where(on, p, 1.0).log()).exp(), 0.0)
+    log_u = (2 - alpha) * torch.where(on, p, 1.0).log()
+    if _may_be_steep(alpha):
+        log_u = log_u.clamp_max(math.log(_most(p.dtype)))
+    return torch.where(on, log_u.exp(), 0.0)
+
+
+def _most(dtype):
+    """So far below overflow that a row of millions still has a finite sum."""
+    return torch.finfo(dtype).max * 2.0**-24
+
+
+def _may_be_steep(alpha):
+    """Whether alpha is above 2, or a tensor, whose values can't always be read."""
+    return isinstance(alpha, torch.Tensor) or alpha > 2
 
 
 def _drift(p, alpha):
@@ -300,7 +315,43 @@ def _row_sums(x):
     return x.sum(-1, keepdim=True)
 
 
-def pullback(p, alpha, grad_p, grad_zeta, with_alpha, row_sums=_row_sums):
+def centred(u, x, total=0.0, row_sums=_row_sums):
+    """u (x - m) and m, with m such that every row sums to `total`.
+
+    `row_sums` gives every entry the sum over its row, in a shape that broadcasts.
+
+    >>> centred(torch.tensor([1.0, 3.0]), torch.tensor([4.0, 0.0]))
+    (tensor([ 3., -3.]), tensor([1.]))
+    """
+    mass = row_sums(u)
+    mean = (row_sums(u * x) - total) / torch.where(mass == 0, 1.0, mass)
+    return u * (x - mean), mean
+
+
+def anchored(u, x, total=0.0):
+    """`centred` over the last dimension, for responses of any size: one that dwarfs the rest.
+
+    There m is x at that entry to the last digits, and x - m would cancel. Here x is taken
+    relative to it, and it gets what the others leave of `total`. No result exceeds `_most`.
+
+    >>> anchored(torch.tensor([1.0, 1e30]), torch.tensor([3.0, 2.0]))
+    (tensor([ 1., -1.]), tensor([2.]))
+    """
+    if u.shape[-1] == 0:
+        return centred(u, x, total)
+    most = _most(u.dtype)
+    largest = torch.arange(u.shape[-1], device=u.device) == u.argmax(-1, keepdim=True)
+    anchor = _row_sums(torch.where(largest, x, 0.0))
+    x = x - anchor
+    # m depends on ratios of responses only; of these no sum overflows.
+    scale = u.detach().amax(-1, keepdim=True)
+    scale = torch.where(scale == 0, 1.0, scale)
+    _, mean = centred(u / scale, x, total / scale)
+    moved = (u * (x - mean)).clamp(-most, most)
+    return moved + torch.where(largest, total - _row_sums(moved), 0.0), anchor + mean
+
+
+def pullback(p, alpha, grad_p, grad_zeta, with_alpha, centre=centred):
     r"""Gradients in scaled scores and alpha, from those in the weights and the soft maximum.
 
     With :math:`u = p^{2-\alpha}` and g from `_drift`, for upstream gradients w and v,
@@ -308,22 +359,24 @@ def pullback(p, alpha, grad_p, grad_zeta, with_alpha, row_sums=_row_sums):
     .. math:: d\theta = u\,(w - m), \quad m = (\langle u, w\rangle - v)/\langle u, 1\rangle,
               \qquad d\alpha = -\langle d\theta, g\rangle .
 
-    `row_sums` gives every entry the sum over its row, in a shape that broadcasts; `grad_zeta` and
-    a tensor `alpha` come in that shape. The second result is one row's sum short of the gradient
+    `centre` is `centred`, or what does the same for other rows; `grad_zeta` and a tensor `alpha`
+    come in the shape of its row sums. The second result is one row's sum short of the gradient
     in alpha, for the caller knows how rows are laid out; see `_drift` for what it subtracts.
     """
-    u = response(p, alpha)
     grad_p = torch.where(p == 0, 0.0, grad_p)
-    total = row_sums(u)
-    mean = (row_sums(u * grad_p) - grad_zeta) / torch.where(total == 0, 1.0, total)
-    grad_theta = u * (grad_p - mean)
+    grad_theta, _ = centre(response(p, alpha), grad_p, grad_zeta)
     return grad_theta, -(grad_theta * _drift(p, alpha)) if with_alpha else None
+
+
+def _centre(alpha):
+    """The way to centre whole rows."""
+    return anchored if _may_be_steep(alpha) else centred
 
 
 def _dense_pullback(p, alpha, grad_p, grad_zeta, with_alpha):
     """`pullback` for whole rows, with the gradient in alpha summed to its shape."""
     grad_zeta = torch.where(p.sum(-1) == 0, 0.0, grad_zeta).unsqueeze(-1)
-    grad_theta, slope = pullback(p, alpha, grad_p, grad_zeta, with_alpha)
+    grad_theta, slope = pullback(p, alpha, grad_p, grad_zeta, with_alpha, _centre(alpha))
     if not with_alpha:
         return grad_theta, None
     slope = _row_sums(slope) - grad_zeta * _shift(alpha, p)
@@ -363,10 +416,8 @@ class _Tsallis(torch.autograd.Function):
         if alpha_t is not None:
             move = move - alpha_t * torch.where(p == 0, 0.0, _drift(p, alpha))
             constant = torch.where(p.sum(-1) == 0, 0.0, (alpha_t * _shift(alpha, p)).squeeze(-1))
-        u = response(p, alpha)
-        total = _row_sums(u)
-        mean = _row_sums(u * move) / torch.where(total == 0, 1.0, total)
-        return u * (move - mean), mean.squeeze(-1) - constant
+        moved, mean = _centre(alpha)(response(p, alpha), move)
+        return moved, mean.squeeze(-1) - constant
 
     @staticmethod
     def vmap(info, in_dims, theta, alpha):
@@ -433,10 +484,13 @@ class _Ragged(torch.autograd.Function):
         def spread(x):
             return x.index_select(0, row)
 
+        def centre(u, x, total):
+            return centred(u, x, total, lambda x: spread(sums(x)))
+
         order = spread(alpha.view(-1)) if ctx.order is None else ctx.order
         upstream = grad_p.reshape(-1).index_select(0, flat)
         entry, slope = pullback(
-            weights, order, upstream, spread(grad_zeta), with_alpha, lambda x: spread(sums(x))
+            weights, order, upstream, spread(grad_zeta), with_alpha, centre
         )
         grad = torch.zeros_like(p)
         grad.view(-1).scatter_(0, flat, entry / ctx.tau)
@@ -548,9 +602,10 @@ def entmax(s, alpha=1.5, tau=1.0, dim=-1):
     the support together. The weights are right to a few eps for the differences (s - max s) / tau
     as they are rounded; where these are not exact, that rounding can move a weight at the edge of
     the support by eps^(1/(alpha-1)), in float32 about 4e-4 at alpha = 3 and 0.2 at alpha = 10.
-    Gradients for alpha > 2 cancel where a row has a small weight, for p^(2-alpha) is large there:
-    in float32 from alpha = 4 on such rows can be wrong in the leading digit, and NaN where that
-    power overflows. For alpha <= 2 nothing of the kind happens.
+    Gradients for alpha > 2 grow with p^(2-alpha), without bound as a weight p gets small, and keep
+    their digits until that power reaches 2e31 in float32 and 1e301 in float64, where it is cut
+    off. One such weight in a row costs nothing; with several the row's gradients are finite, and
+    no more is promised.
 
     Examples
     --------

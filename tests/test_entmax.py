@@ -377,6 +377,176 @@ def test_deterministic_algorithms(deterministic, n):
         assert ds.isfinite().all() and p.isfinite().all()
 
 
+# ---------------------------------------------------------------- small weights above alpha = 2
+
+
+def exact_derivatives(p, alpha):
+    """The Jacobian at given weights, as numbers, and the derivatives in alpha of p and zeta."""
+    with mpmath.workdps(1600):
+        p = [mpmath.mpf(x) for x in p]
+        a = mpmath.mpf(alpha) - 1
+        u = [x ** (1 - a) if x else mpmath.mpf(0) for x in p]
+        total, n = sum(u), range(len(p))
+        jacobian = np.array(
+            [[u[i] * ((total if i == j else 0) - u[j]) / total for j in n] for i in n]
+        )
+        # log_alpha p = theta - zeta, differentiated at fixed scores.
+        slope = [(x**a * (a * mpmath.log(x) - 1) + 1) / a**2 if x else 0 for x in p]
+        zeta = -sum(x * y for x, y in zip(u, slope)) / total
+        weights = np.array([-x * (y + zeta) for x, y in zip(u, slope)])
+        return jacobian, np.array([x / total for x in u]), weights, zeta
+
+
+def digits_lost(found, exact, scale=None):
+    """The largest error relative to `exact`, entry by entry, or to `scale`, in units of eps."""
+    eps = torch.finfo(found.dtype).eps
+    found = found.detach().reshape(-1).tolist()
+    exact = np.asarray(exact).reshape(-1)
+    assert np.isfinite(found).all()
+    sizes = exact if scale is None else np.broadcast_to(scale, exact.shape)
+    off = [
+        abs(x - y) / abs(size) if size else abs(x) for x, y, size in zip(found, exact, sizes)
+    ]
+    return float(max(off)) / eps
+
+
+def edge_rows(alpha, dtype):
+    """Rows with weights near 0: one, two of different size, many; the last entries have none."""
+    edge = -1 / (alpha - 1)
+    rows = torch.full((5, 8), -1.0, dtype=F64)
+    rows[:, 0] = 0.0
+    rows[0, 1] = edge + 1e-3
+    rows[1, 1], rows[1, 2] = edge + 2e-2, edge + 1e-2
+    rows[2, 1] = -1e-2
+    rows[2, 2] = 0.9 * edge
+    rows[3, 1] = edge + 2.0**-16
+    rows[4, 1:6] = torch.tensor([-1e-3, 0.6, 0.8, 0.85, 0.9]) * torch.tensor([1.0] + 4 * [edge])
+    return rows.to(dtype)
+
+
+UPSTREAM = [1.0, 3.0, -0.5, 2.0, 0.25, -1.0, 7.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("alpha", [2.001, 3.0, 6.0, 10.0])
+@pytest.mark.parametrize("row", range(5))
+def test_gradients_keep_their_digits_at_small_weights(row, alpha, dtype):
+    s = edge_rows(alpha, dtype)[row].requires_grad_()
+    alpha = torch.tensor(alpha, dtype=dtype).item()
+    order = torch.tensor([alpha], dtype=dtype, requires_grad=True)
+    p, _ = tsallis(s, order)
+    jacobian, shares, slope, zeta = exact_derivatives(p.tolist(), alpha)
+    response = np.array([mpmath.mpf(x) ** (2 - mpmath.mpf(alpha)) if x else 0 for x in p.tolist()])
+    limit = 40 * alpha
+    for size in (1e-8, 1.0, 1e3):
+        w, v = size * torch.tensor(UPSTREAM, dtype=dtype), torch.tensor(0.7 * size, dtype=dtype)
+        exact_w, exact_v = np.array(w.tolist()), v.item()
+        # An entry answers with its response to differences, the one of the largest to the others'.
+        other = np.where(shares == max(shares), 0, response)
+        reach = np.where(shares == max(shares), sum(other), response) * max(abs(exact_w))
+        for a, inputs in ((alpha, (s,)), (order, (s, order))):
+            ds, *rest = torch.autograd.grad(tsallis(s, a), inputs, (w, v))
+            exact = jacobian @ exact_w + shares * exact_v
+            assert digits_lost(ds, exact, reach + shares * exact_v) <= limit
+            for da in rest:
+                scale = abs(slope) @ abs(exact_w) + abs(zeta * exact_v)
+                assert digits_lost(da, slope @ exact_w + zeta * exact_v, scale) <= limit
+        move = torch.func.jvp(lambda x: tsallis(x, alpha), (s.detach(),), (w,))[1]
+        assert digits_lost(move[0], jacobian @ exact_w, reach) <= limit
+        assert digits_lost(move[1], shares @ exact_w, shares @ abs(exact_w)) <= limit
+        assert digits_lost(Tsallis(alpha).jacobian(p) @ w, jacobian @ exact_w, reach) <= limit
+    assert digits_lost(Tsallis(alpha).jacobian(p).dense(), jacobian) <= limit
+    turn = torch.func.jvp(lambda a: tsallis(s, a), (order.detach(),), (torch.ones_like(order),))[1]
+    assert digits_lost(turn[0], slope, 1.0) <= limit
+    assert digits_lost(turn[1], zeta) <= limit
+
+
+def test_gradient_of_a_key_that_has_just_entered():
+    s = [0.0, -1 / 9 + 1e-3, -1.0]
+    x = torch.tensor(s, dtype=F64, requires_grad=True)
+    w = torch.tensor([1.0, 3.0, 0.0], dtype=F64)
+    (ds,) = torch.autograd.grad(entmax(x, 10.0), x, w)
+    jacobian, *_ = exact_derivatives(by_forty_digits(s, 10.0).tolist(), 10.0)
+    np.testing.assert_allclose(ds, (jacobian @ w.numpy()).astype(float), rtol=1e-12)
+    np.testing.assert_allclose(ds, [-2.016, 2.016, 0.0], atol=5e-4)
+
+
+@pytest.mark.parametrize("alpha", [7.0, 10.0, 40.0, 200.0])
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e9])
+def test_a_response_out_of_range_spoils_nothing(alpha, size):
+    edge = -1 / (alpha - 1)
+    rows = torch.full((4, 4), -1.0)
+    rows[:, 0] = 0.0
+    rows[0, 1] = edge + 2.0**-22
+    rows[1, 1:3] = edge + torch.tensor([2.0**-21, 2.0**-22])
+    rows[2, 1:3] = edge + 2.0**-22
+    rows[3, 1] = -1e-3
+    rows.requires_grad_()
+    order = torch.tensor(alpha, requires_grad=True)
+    w = size * torch.tensor([1.0, 3.0, -2.0, 0.0]).expand(4, 4)
+    p = entmax(rows, alpha)
+    assert mpmath.mpf(p[0, 1].item()) ** (2 - mpmath.mpf(alpha)) > 1e32
+    for a, inputs in ((alpha, (rows,)), (order, (rows, order))):
+        ds, *rest = torch.autograd.grad(entmax(rows, a), inputs, w)
+        assert ds.isfinite().all() and not ds[:, 3].any() and not ds[[0, 3], 2].any()
+        # One weight out of range: the other answers with its own response, and this one pays.
+        jacobian, *_ = exact_derivatives(p[0].tolist(), alpha)
+        exact = (jacobian @ w[0].double().numpy()).astype(float)
+        np.testing.assert_allclose(ds[0].double(), exact, rtol=1e-5)
+        for da in rest:
+            assert da.isfinite()
+    moved = torch.func.jvp(lambda x: tsallis(x, alpha), (rows.detach(),), (w,))[1]
+    assert moved[0].isfinite().all() and moved[1].isfinite().all()
+    jacobian = Tsallis(alpha).jacobian(p)
+    assert (jacobian @ w).isfinite().all() and jacobian.dense().isfinite().all()
+    (again,) = torch.autograd.grad(
+        torch.autograd.grad(entmax(rows, order), rows, w, create_graph=True)[0][3].sin().sum(),
+        rows,
+    )
+    assert again[[0, 1, 2]].isfinite().all()
+
+
+@pytest.mark.parametrize("alpha", [3.0, 6.0, 10.0])
+def test_second_derivatives_and_transforms_at_small_weights(alpha):
+    edge = -1 / (alpha - 1)
+    s = torch.tensor(
+        [[0.0, edge + 0.04, -1.0], [0.3 * edge, 0.0, 0.7 * edge], [0.0, edge - 0.01, -1.0]],
+        dtype=F64,
+        requires_grad=True,
+    )
+    order = torch.full((3, 1), alpha, dtype=F64, requires_grad=True)
+    for a, inputs in ((alpha, (s,)), (order, (s, order))):
+
+        def f(s, a=a):
+            return tsallis(s, a)
+
+        assert gradcheck(f, inputs, eps=1e-7, rtol=1e-4, check_forward_ad=True)
+        assert gradgradcheck(f, inputs, eps=1e-7, rtol=1e-4)
+    close = torch.testing.assert_close
+    plain = torch.stack([torch.func.jacrev(entmax)(s[i], order[i]) for i in range(3)])
+    close(torch.func.vmap(torch.func.jacrev(entmax))(s, order), plain)
+    close(torch.func.vmap(torch.func.jacfwd(entmax))(s, order), plain)
+    close(torch.func.vmap(torch.func.jacrev(lambda s: entmax(s, alpha)))(s), plain)
+    close(Tsallis(alpha).jacobian(entmax(s, alpha)).dense(), plain)
+    hessian = torch.func.hessian(lambda x: Tsallis(alpha).conjugate(x))(s[1])
+    close(hessian, plain[1], atol=1e-9, rtol=1e-9)
+    compiled = torch.compile(tsallis, fullgraph=True, backend="aot_eager")
+    w = (rand(3, 3, seed=1), rand(3, seed=2))
+    for a, inputs in ((alpha, (s,)), (order, (s, order))):
+        found = torch.autograd.grad(compiled(s, a), inputs, w)
+        close(found, torch.autograd.grad(tsallis(s, a), inputs, w))
+
+
+@pytest.mark.parametrize("alpha", [1.5, 3.0])
+def test_gradients_without_entries(alpha):
+    s = torch.zeros(2, 0, requires_grad=True)
+    order = torch.tensor(alpha, requires_grad=True)
+    for a in (alpha, order):
+        assert torch.autograd.grad(entmax(s, a).sum(), s)[0].shape == (2, 0)
+    assert (Tsallis(alpha).jacobian(torch.zeros(2, 0)) @ torch.zeros(2, 0)).shape == (2, 0)
+    assert Tsallis(alpha).jacobian(torch.zeros(2, 0)).dense().shape == (2, 0, 0)
+
+
 # ---------------------------------------------------------------- two ways, one result
 
 
