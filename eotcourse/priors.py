@@ -7,6 +7,8 @@ temperature). It need not be normalised: a constant added to a row changes no we
 
 import abc
 import math
+import numbers
+import warnings
 
 import torch
 from torch import nn
@@ -90,6 +92,14 @@ def keep_parameter(module, name, value):
         module.register_buffer(name, value)
 
 
+def _numbers(value, name):
+    """`value` as a tensor; `TypeError` naming it when it isn't made of numbers."""
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} must be numbers, got {value!r}") from None
+
+
 def alibi_slopes(n_heads):
     r"""Slopes of the linear position bias, by the published rule.
 
@@ -108,8 +118,10 @@ def alibi_slopes(n_heads):
 
     Raises
     ------
+    TypeError
+        If `n_heads` isn't an integer.
     ValueError
-        If `n_heads` is below 1.
+        If it is below 1.
 
     Notes
     -----
@@ -123,6 +135,9 @@ def alibi_slopes(n_heads):
     >>> alibi_slopes(3).tolist()
     [0.0625, 0.00390625, 0.25]
     """
+    if not isinstance(n_heads, numbers.Integral):
+        raise TypeError(f"n_heads must be an integer, got {n_heads!r}")
+    n_heads = int(n_heads)
     if n_heads < 1:
         raise ValueError(f"n_heads must be at least 1, got {n_heads}")
     power = 1 << (n_heads.bit_length() - 1)
@@ -145,8 +160,10 @@ class ALiBi(Prior):
 
     Raises
     ------
+    TypeError
+        If `slopes` aren't numbers.
     ValueError
-        If `slopes` isn't a vector.
+        If they aren't a vector.
 
     Notes
     -----
@@ -163,7 +180,7 @@ class ALiBi(Prior):
 
     def __init__(self, slopes):
         super().__init__()
-        slopes = torch.as_tensor(slopes)
+        slopes = _numbers(slopes, "slopes")
         if slopes.dim() != 1:
             raise ValueError(f"slopes must have shape (heads,), got {tuple(slopes.shape)}")
         keep_parameter(self, "slopes", slopes)
@@ -179,15 +196,24 @@ class LogPrior(Prior):
     Parameters
     ----------
     log_pi : array, Tensor or nn.Parameter
-        Logarithms, in scaled units, of shape (n,), (m, n), (heads, m, n) or
-        (batch, heads, m, n); batch, heads and m may be 1. Entries of -inf are masks. Rows need
-        not be normalised. A parameter is trained.
+        Logarithms (for probabilities see `from_probabilities`), in scaled units, of shape (n,),
+        (m, n), (heads, m, n) or (batch, heads, m, n); batch, heads and m may be 1. Entries of
+        -inf are masks. Rows need not be normalised. A parameter is trained.
 
     Raises
     ------
+    TypeError
+        If `log_pi` isn't made of numbers.
     ValueError
         For entries that are NaN or +inf, a tensor without dimensions, or, when used, positions
         that the tensor doesn't have.
+
+    Warns
+    -----
+    UserWarning
+        If every row sums to one and has no negative entry: these look like probabilities. They
+        are taken as logarithms all the same; where that is meant, a constant taken away (it
+        changes no weight) ends the warning.
 
     Examples
     --------
@@ -198,17 +224,70 @@ class LogPrior(Prior):
 
     def __init__(self, log_pi):
         super().__init__()
-        log_pi = torch.as_tensor(log_pi)
+        log_pi = _numbers(log_pi, "log_pi")
         if log_pi.dim() == 0:
             raise ValueError("log_pi needs at least one dimension, got a tensor of shape ()")
         if not bool((log_pi < math.inf).all()):
             raise ValueError("log_pi must not contain NaN or +inf")
+        if _looks_like_probabilities(log_pi):
+            warnings.warn(
+                "log_pi looks like probabilities and is taken as logarithms: pass its logarithm, "
+                "or use LogPrior.from_probabilities; to keep it, subtract 1 from every entry",
+                stacklevel=2,
+            )
         keep_parameter(self, "log_pi", log_pi)
+
+    @classmethod
+    def from_probabilities(cls, pi):
+        r"""The prior whose densities are `pi` (not their logarithms).
+
+        Parameters
+        ----------
+        pi : array or Tensor
+            Numbers that are finite and not negative, in the shapes of `log_pi`; 0 excludes a
+            key. Rows need not be normalised: counts will do.
+
+        Returns
+        -------
+        LogPrior
+            A constant. To train a prior, give `LogPrior` its logarithms as a parameter.
+
+        Raises
+        ------
+        TypeError
+            If `pi` isn't made of numbers, or requires a gradient.
+        ValueError
+            For an entry that is negative, infinite or NaN.
+
+        Examples
+        --------
+        >>> prior = LogPrior.from_probabilities([0.75, 0.25, 0.0])
+        >>> prior.bias(torch.arange(1), torch.arange(3))
+        tensor([[-0.2877, -1.3863, -inf]])
+        """
+        pi = _numbers(pi, "pi")
+        if pi.requires_grad:
+            raise TypeError("pi requires a gradient: give LogPrior its logarithms as a parameter")
+        bad = ~((pi >= 0) & (pi < math.inf))
+        if bad.any():
+            raise ValueError(
+                f"probabilities must be finite and not negative, got {pi[bad][0].item():g}"
+            )
+        return cls(pi.log())
 
     def bias(self, q_positions, k_positions, head=None):
         table = self.log_pi if self.log_pi.dim() > 1 else self.log_pi[None, :]
         table = _take(_one_head(table, head), k_positions, -1, "log_pi")
         return table if table.shape[-2] == 1 else _take(table, q_positions, -2, "log_pi")
+
+
+def _looks_like_probabilities(log_pi):
+    if log_pi.numel() < 2 or log_pi.shape[-1] < 2 or not log_pi.is_floating_point():
+        return False
+    if not bool((log_pi >= 0).all()):
+        return False
+    excess = (log_pi.detach().double().sum(-1) - 1).abs()
+    return bool((excess <= 2 * torch.finfo(log_pi.dtype).eps).all())
 
 
 class Causal(Prior):
@@ -235,6 +314,8 @@ class Window(Prior):
 
     Raises
     ------
+    TypeError
+        For a reach that is neither None nor an integer.
     ValueError
         For a negative reach.
 
@@ -249,6 +330,8 @@ class Window(Prior):
     def __init__(self, left=None, right=None):
         super().__init__()
         for name, reach in (("left", left), ("right", right)):
+            if not isinstance(reach, numbers.Integral | None):
+                raise TypeError(f"{name} must be None or an integer, got {reach!r}")
             if reach is not None and reach < 0:
                 raise ValueError(f"{name} must be None or at least 0, got {reach}")
         self.left, self.right = left, right
@@ -274,7 +357,7 @@ class Padding(Prior):
     Raises
     ------
     TypeError
-        If `keep` isn't boolean.
+        If `keep` isn't a boolean tensor.
     ValueError
         If it isn't of shape (batch, n), or, when used, has no entry for a key's position.
 
@@ -287,6 +370,8 @@ class Padding(Prior):
 
     def __init__(self, keep):
         super().__init__()
+        if not isinstance(keep, torch.Tensor):
+            raise TypeError(f"keep must be a torch.Tensor, got {type(keep).__name__}")
         if keep.dtype != torch.bool:
             raise TypeError(f"keep must be boolean (True = may attend), got {keep.dtype}")
         if keep.dim() != 2:

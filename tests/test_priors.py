@@ -81,6 +81,38 @@ def test_log_prior_shapes(shape, expected):
     assert torch.equal(LogPrior(log_pi).bias(Q, K), log_pi.reshape(expected))
 
 
+@pytest.mark.parametrize(
+    "pi", [[0.7, 0.2, 0.1], [[0.5, 0.5], [0.0, 1.0]], torch.full((2, 3, 4), 0.25), [0.5, 0.5]]
+)
+def test_probabilities_are_not_taken_as_logarithms_in_silence(pi):
+    with pytest.warns(UserWarning, match="LogPrior.from_probabilities"):
+        LogPrior(pi)
+
+
+@pytest.mark.filterwarnings("error")
+def test_probabilities_have_their_own_constructor():
+    pi = torch.tensor([[0.7, 0.2, 0.1, 0.0], [0.25, 0.25, 0.25, 0.25]])
+    for given in (pi, pi.tolist(), pi.numpy(), 8 * pi):
+        prior = LogPrior.from_probabilities(given)
+        assert isinstance(prior, LogPrior)
+        torch.testing.assert_close(Shannon(prior)(torch.zeros(2, 4)), pi)
+    counts = LogPrior.from_probabilities(torch.tensor([1, 0, 3]))
+    torch.testing.assert_close(Shannon(counts)(torch.zeros(3)), torch.tensor([0.25, 0, 0.75]))
+    for logs in (pi.log(), torch.zeros(3), torch.eye(3) - 1, torch.randn(3, 3), torch.zeros(2, 0),
+                 torch.zeros(0, 3)):
+        LogPrior(logs)
+    LogPrior(torch.tensor([0.0]))
+    for bad, kind, words in (
+        ([0.5, -0.5], ValueError, "probabilities must be finite and not negative, got -0.5"),
+        ([0.5, math.nan], ValueError, "got nan"),
+        ([INF, 1.0], ValueError, "got inf"),
+        (pi.clone().requires_grad_(), TypeError, "LogPrior its logarithms as a parameter"),
+        ("even", TypeError, "pi must be numbers, got 'even'"),
+    ):
+        with pytest.raises(kind, match=words):
+            LogPrior.from_probabilities(bad)
+
+
 PRIORS = {
     "alibi": ALiBi(alibi_slopes(3)),
     "log vector": LogPrior(torch.linspace(-1, 1, 6) ** 3),
@@ -133,12 +165,19 @@ def test_a_prior_has_to_say_its_bias():
     "make, error, words",
     [
         (lambda: ALiBi(torch.ones(2, 2)), ValueError, r"\(2, 2\)"),
+        (lambda: ALiBi("steep"), TypeError, "slopes must be numbers, got 'steep'"),
         (lambda: alibi_slopes(0), ValueError, "0"),
+        (lambda: alibi_slopes(2.0), TypeError, "n_heads must be an integer, got 2.0"),
+        (lambda: alibi_slopes("8"), TypeError, "n_heads must be an integer, got '8'"),
+        (lambda: LogPrior(None), TypeError, "log_pi must be numbers, got None"),
         (lambda: LogPrior(torch.tensor([0.0, math.nan])), ValueError, "NaN"),
         (lambda: LogPrior(torch.tensor([0.0, INF])), ValueError, "inf"),
         (lambda: LogPrior(torch.tensor(0.0)), ValueError, r"\(\)"),
         (lambda: Window(-1, None), ValueError, "left.*-1"),
         (lambda: Window(None, -2), ValueError, "right.*-2"),
+        (lambda: Window("1"), TypeError, "left must be None or an integer, got '1'"),
+        (lambda: Window(1, 0.5), TypeError, "right must be None or an integer, got 0.5"),
+        (lambda: Padding([[True]]), TypeError, "keep must be a torch.Tensor, got list"),
         (lambda: Padding(torch.ones(2, 3)), TypeError, "float32"),
         (lambda: Padding(torch.ones(3, dtype=torch.bool)), ValueError, r"\(3,\)"),
         (lambda: LogPrior(torch.zeros(5)).bias(Q, K), ValueError, r"\(1, 5\).*0 to 4.*0 to 5"),
