@@ -359,13 +359,13 @@ def test_browser_opens_only_for_somebody(monkeypatch, tmp_path, environ, tty, sy
 def test_test_command_passes_arguments_and_status(monkeypatch, tmp_path, status):
     seen = {}
 
-    def run(command, **options):
-        seen.update(command=command, **options)
-        return SimpleNamespace(returncode=status)
+    def pass_on(command, env):
+        seen.update(command=command, env=env)
+        return status
 
     monkeypatch.setattr(course, "install", lambda: (tmp_path, Path("python")))
     monkeypatch.setattr(course, "build_book", lambda *_: None)
-    monkeypatch.setattr(course.subprocess, "run", run)
+    monkeypatch.setattr(course, "pass_on", pass_on)
     assert course.main(["test", "--", "-k", "gibbs"]) == status
     assert seen["command"][-2:] == ["-k", "gibbs"]
     assert seen["env"]["OMP_NUM_THREADS"] == "1" and seen["env"]["PYTHONHASHSEED"] == "0"
@@ -375,7 +375,7 @@ def test_test_command_passes_arguments_and_status(monkeypatch, tmp_path, status)
     assert named == pages
 
 
-@pytest.mark.parametrize("broken, words", [("notebooks.py", "tools/notebooks.py build"),
+@pytest.mark.parametrize("broken, words", [("notebooks.py", "sources do not agree"),
                                            ("jupyter_book", "does not build")])
 def test_a_faulty_book_is_an_error(monkeypatch, tmp_path, broken, words):
     def run_step(title, command, *_):
@@ -388,14 +388,106 @@ def test_a_faulty_book_is_an_error(monkeypatch, tmp_path, broken, words):
     assert "page.md:3: WARNING: bad" in str(stop.value)
 
 
-def test_clean_removes_what_was_built_and_keeps_the_environment(monkeypatch, tmp_path):
+def test_clean_removes_what_was_built_and_keeps_environment_and_answers(monkeypatch, tmp_path):
     monkeypatch.setattr(course, "ROOT", tmp_path)
-    for name in ("_build/html", ".venv/bin", "book/src"):
-        (tmp_path / name).mkdir(parents=True)
+    answers = [tmp_path / "student/taste.ipynb", tmp_path / "nbgrader/source/taste/taste.ipynb"]
+    for file in (tmp_path / "_build/html/x", tmp_path / ".venv/bin/x", tmp_path / "book/src/x", *answers):
+        file.parent.mkdir(parents=True)
+        file.touch()
     course.main(["clean"])
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".venv", "book"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".venv", "book", "nbgrader", "student"]
     course.main(["clean", "--all"])
-    assert [p.name for p in tmp_path.iterdir()] == ["book"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["book", "nbgrader", "student"]
+    assert all(file.exists() for file in answers)
+
+
+@pytest.fixture
+def site(monkeypatch, tmp_path):
+    """A made-up repository with one page; steps are recorded, and the last one makes the site."""
+    steps = []
+
+    def run_step(title, command, *_):
+        steps.append(title)
+        if "jupyter_book" in str(command):
+            (tmp_path / "_build/html").mkdir(parents=True)
+            (tmp_path / "_build/html/index.html").touch()
+        return 0, []
+
+    monkeypatch.setattr(course, "ROOT", tmp_path)
+    monkeypatch.setattr(course, "run_step", run_step)
+    monkeypatch.setattr(course, "ask", lambda _: ((3, 12, 1), {"sphinx": "7.4.7"}))
+    for name in ("book/src/page.md", "book/page.ipynb", "tests/claims/page.py", "_toc.yml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("first")
+    course.build_book(tmp_path, tmp_path / "python")
+    assert len(steps) == 2
+    steps.clear()
+    return SimpleNamespace(root=tmp_path, steps=steps,
+                           build=lambda: course.build_book(tmp_path, tmp_path / "python"))
+
+
+def test_a_good_site_is_left_alone(site):
+    (site.root / "_build/html/mark").touch()
+    (site.root / "tests/test_other.py").write_text("a test is no page")
+    assert site.build() == site.root / "_build/html/index.html"
+    assert site.steps == [] and (site.root / "_build/html/mark").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["book/src/page.md", "book/page.ipynb", "book/new.md", "tests/claims/page.py", "_toc.yml"]
+)
+def test_a_site_is_built_again_when_something_it_shows_changes(site, name):
+    (site.root / "_build/html/old-page.html").touch()
+    (site.root / name).write_text("second")
+    site.build()
+    assert len(site.steps) == 2 and not (site.root / "_build/html/old-page.html").exists()
+
+
+def test_a_site_is_built_again_with_other_packages_or_when_it_is_gone(site, monkeypatch):
+    monkeypatch.setattr(course, "ask", lambda _: ((3, 12, 1), {"sphinx": "7.4.8"}))
+    site.build()
+    assert len(site.steps) == 2
+    (site.root / "_build/html/index.html").unlink()
+    site.build()
+    assert len(site.steps) == 4
+
+
+def test_a_site_whose_build_failed_is_not_called_built(site, monkeypatch):
+    (site.root / "book/src/page.md").write_text("second")
+    monkeypatch.setattr(course, "run_step", lambda title, *_: (int(title.startswith("Build")), ["bad"]))
+    for _ in range(2):
+        with pytest.raises(course.Stop, match="does not build"):
+            site.build()
+
+
+def test_faults_of_notebooks_keep_the_old_site(site, monkeypatch):
+    (site.root / "book/page.ipynb").write_text("answered")
+    monkeypatch.setattr(course, "run_step", lambda *_: (1, ["out of step"]))
+    with pytest.raises(course.Stop, match="out of step"):
+        site.build()
+    assert (site.root / "_build/html/index.html").exists()
+
+
+@pytest.mark.parametrize("name", ["student", "nbgrader"])
+@pytest.mark.parametrize("status", [0, 1])
+def test_an_edition_says_how_to_open_it(monkeypatch, capsys, tmp_path, name, status):
+    calls = []
+    monkeypatch.setattr(course, "install", lambda: (tmp_path, tmp_path / "bin/python"))
+    monkeypatch.setattr(course, "pass_on", lambda command, env: calls.append(command) or status)
+    assert course.main([name]) == status
+    assert calls == [[str(tmp_path / "bin/python"), "tools/notebooks.py", name]]
+    told = capsys.readouterr().out
+    assert (f'"{tmp_path}/bin/python" -m ' in told) == (status == 0)
+    assert ("jupyterlab" in told) == (name == "student" and status == 0)
+
+
+def test_passing_on_keeps_output_and_status_and_fills_silences(capfd, monkeypatch, tmp_path):
+    monkeypatch.setattr(course, "ROOT", tmp_path)
+    code = "import sys, time; print('Gauß'); time.sleep(1); print('second', file=sys.stderr); sys.exit(3)"
+    assert course.pass_on([sys.executable, "-c", code], course.clean_env(), every=0.1) == 3
+    told = capfd.readouterr().out
+    assert "Gauß\n" in told and told.endswith("second\n")
+    assert re.search(r"\n   at work, \d+ s\n", told)
 
 
 # ---------------------------------------------------------------- what the files promise

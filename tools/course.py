@@ -1,9 +1,11 @@
-"""Install the course, build its book, run its tests: what ``make book`` and ``make test`` call.
+"""Install the course, build its book, run its tests: what ``make book`` and its like call.
 
     python tools/course.py book            build the book and say how to open it
     python tools/course.py test            run every test
     python tools/course.py test -- -k gibbs   what follows -- goes to pytest
-    python tools/course.py clean           remove what was built (--all: .venv too)
+    python tools/course.py student         notebooks to work in, in student/; says how to open them
+    python tools/course.py nbgrader        assignments for nbgrader, in nbgrader/source/
+    python tools/course.py clean           remove what was built (--all: .venv too), no one's work
 
 Needs nothing but Python itself. An active virtual or conda environment is used as it is and its
 torch is kept; otherwise ``.venv`` is made beside this folder. Environment variables:
@@ -15,6 +17,7 @@ torch is kept; otherwise ``.venv`` is made beside this folder. Environment varia
 from __future__ import annotations  # this file must also start on a Python that is too old
 
 import argparse
+import codecs
 import hashlib
 import json
 import os
@@ -239,6 +242,48 @@ def run_step(title, command, extra_env=None, every=20.0):
     return status, lines
 
 
+def pass_on(command, env, every=20.0):
+    """Run a command that prints its own progress, and fill its silences; return its exit status.
+
+    On a terminal the seconds stand behind what it printed last, from two seconds of silence on;
+    elsewhere a line is printed every ``every`` seconds of silence.
+    """
+    tty = sys.stdout.isatty()
+    start = last = time.monotonic()
+    child = subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    inbox, decoder = queue.Queue(), codecs.getincrementaldecoder("utf-8")("replace")
+
+    def read():
+        while chunk := child.stdout.read1(4096):
+            inbox.put(chunk)
+        inbox.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        while True:
+            try:
+                chunk = inbox.get(timeout=min(1.0, every))
+            except queue.Empty:
+                now = time.monotonic()
+                if tty and now - last > 2:
+                    # Save the cursor, write, restore: the next dot goes where it belongs.
+                    print(f"\x1b7  at work, {now - start:.0f} s\x1b[K\x1b8", end="", flush=True)
+                elif not tty and now - last > every:
+                    last = now
+                    print(f"\n   at work, {now - start:.0f} s", flush=True)
+                continue
+            if chunk is None:
+                return child.wait()
+            last = time.monotonic()
+            text = decoder.decode(chunk)
+            print(f"\x1b[K{text}" if tty else text, end="", flush=True)
+    except BaseException:
+        child.terminate()
+        raise
+
+
 # ---------------------------------------------------------------- the environment
 
 
@@ -379,18 +424,34 @@ def install():
 # ---------------------------------------------------------------- book, test, clean
 
 
+def site_fingerprint(python):
+    """Changes when anything changes that the site is made from or that its making is checked by."""
+    files = [ROOT / n for n in ("_config.yml", "_toc.yml")]
+    for part in ("book", "tests/claims", "tools", "eotcourse/course/checks"):
+        files += sorted((ROOT / part).rglob("*"))
+    parts = [json.dumps(ask(python))]
+    for file in files:
+        if file.is_file() and not {"__pycache__", ".ipynb_checkpoints"} & set(file.parts):
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            parts.append(f"{file.relative_to(ROOT).as_posix()} {digest}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
 def build_book(folder, python):
     """Check that notebooks follow their sources, then build every page; return the front page."""
+    site = ROOT / "_build" / "html"
+    stamp = ROOT / "_build" / "built-from.txt"
+    mark = site_fingerprint(python)
+    if (site / "index.html").exists() and stamp.exists() and stamp.read_text() == mark:
+        print("The book is built already", flush=True)
+        return site / "index.html"
     check = [python, "tools/notebooks.py", "check"]
     status, lines = run_step("Comparing the notebooks with their sources", check)
     if status:
-        raise Stop(
-            f"{last_lines(lines)}\n"
-            "Rebuild a page that is out of step: python tools/notebooks.py build CHAPTER/PAGE"
-        )
-    site = ROOT / "_build" / "html"
+        raise Stop("Notebooks and sources do not agree:\n" + last_lines(lines, 40))
     # A page left from an earlier build must not be read or tested as if it were this one's, and
     # Sphinx repeats no warning about a page it does not read again.
+    stamp.unlink(missing_ok=True)
     for old in (site, ROOT / "_build" / ".doctrees"):
         shutil.rmtree(old, ignore_errors=True)
     call = "from jupyter_book.cli.main import main; main()"
@@ -403,6 +464,8 @@ def build_book(folder, python):
         faults = [x for before, x in zip(["", *lines], lines)
                   if fault.search(x) or before.endswith("error:")]
         raise Stop(f"The book does not build. What was wrong:\n{last_lines(faults or lines, 40)}")
+    stamp.parent.mkdir(exist_ok=True)
+    stamp.write_text(mark)
     return site / "index.html"
 
 
@@ -420,6 +483,34 @@ def book():
     return 0
 
 
+HOW_TO_OPEN = {
+    "student": (
+        "Your notebooks are in {folder}. Open them in JupyterLab:\n"
+        "    \"{python}\" -m jupyterlab \"{folder}\"\n"
+        "or in any editor for notebooks, with that Python as their kernel.\n"
+        "What you change there is yours: no command here writes over it or deletes it."
+    ),
+    "nbgrader": (
+        "The assignments are in {folder}, with hidden tests and solutions: hand out only what\n"
+        "nbgrader releases from them, for instance\n"
+        "    \"{python}\" -m pip install nbgrader\n"
+        "    cd nbgrader\n"
+        "    \"{python}\" -m nbgrader generate_assignment gibbs"
+    ),
+}
+
+
+def edition(name):
+    """Write the notebooks that people work in, and say how to open them."""
+    _, python = install()
+    print(f"== Writing the notebooks of the edition {name}", flush=True)
+    status = pass_on([str(python), "tools/notebooks.py", name], clean_env())
+    if status == 0:
+        folder = ROOT / name / ("source" if name == "nbgrader" else "")
+        print(HOW_TO_OPEN[name].format(folder=folder, python=python), flush=True)
+    return status
+
+
 def test(arguments):
     folder, python = install()
     build_book(folder, python)
@@ -430,11 +521,14 @@ def test(arguments):
         "--no-loadscope-reorder",  # long files first, the many even notebooks last
         "--nbval", "--nbval-current-env", "--nbval-sanitize-with=tests/nbval.cfg",
         "--nbval-cell-timeout=120",
+        f"--color={'yes' if sys.stdout.isatty() else 'no'}",
         "tests", *notebooks, *arguments,
     ]
     print(f"== Running the tests and re-running {len(notebooks)} notebooks", flush=True)
-    quiet = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-    status = subprocess.run(command, cwd=ROOT, env=clean_env(quiet)).returncode
+    print("   First they are collected; then a dot is a test that passed", flush=True)
+    width = str(shutil.get_terminal_size().columns)
+    quiet = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "COLUMNS": width}
+    status = pass_on(command, clean_env(quiet))
     print("All tests passed" if status == 0 else f"Tests failed (pytest exit status {status})")
     return status
 
@@ -455,7 +549,7 @@ def main(argv):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["book", "test", "clean"])
+    parser.add_argument("what", choices=["book", "test", "student", "nbgrader", "clean"])
     parser.add_argument("--all", action="store_true", help="clean: remove .venv too")
     cut = argv.index("--") if "--" in argv else len(argv)
     options, theirs = parser.parse_args(argv[:cut]), argv[cut + 1 :]
@@ -465,7 +559,10 @@ def main(argv):
     try:
         if options.what == "clean":
             return clean(options.all)
-        status = book() if options.what == "book" else test(theirs)
+        if options.what in HOW_TO_OPEN:
+            status = edition(options.what)
+        else:
+            status = book() if options.what == "book" else test(theirs)
     except Stop as stop:
         print(f"\n{stop}", file=sys.stderr, flush=True)
         status = 1
