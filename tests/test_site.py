@@ -29,7 +29,7 @@ PAGES = sorted(
 )
 MAX_KB = 250
 VOID = set("area base br col embed hr img input link meta source track wbr".split())
-RAW_TEX = re.compile(r"\\\(|\\\)|\\\[|\\\]|\$\$|\\begin\{|\$\\")
+RAW_TEX = re.compile(r"\\\(|\\\)|\\\[|\\\]|\$|\\[a-zA-Z]+|[_^]\{")
 FAR = re.compile(r"^\s*(https?:)?//", re.I)
 CSS_ADDRESS = re.compile(r"""(?:url\(|@import)\s*["']?\s*([^"')\s;]+)""")
 
@@ -279,6 +279,9 @@ def test_checks_can_fail(tmp_path, monkeypatch):
     assert far_addresses(found) == ["https://example.org/x.js", "//example.org/x.png"]
     assert bad_formulas(found) == [["svg"]]
     assert RAW_TEX.search(" ".join(found.prose))
+    for lost in ("costs $5", r"at \tau", "x_{ij}", "10^{-3}", r"\(x"):
+        assert RAW_TEX.search(" ".join(Page(f"<article><p>{lost}</p></article>").prose))
+        assert not RAW_TEX.search(" ".join(Page(f"<article><pre>{lost}</pre></article>").prose))
     assert len(bad_images(found)) == 1
     monkeypatch.setitem(globals(), "SITE", tmp_path)
     (tmp_path / "planted.html").write_text(BAD_PAGE + '<a href="#nowhere">nowhere</a>')

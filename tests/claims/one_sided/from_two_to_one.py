@@ -101,7 +101,7 @@ def shortfall(impl):
     },
 )
 def half_step(impl):
-    """The first row update against e^{S/eps} with rows rescaled to mu, in plain numpy."""
+    """The first row update against exp(S/eps) with rows rescaled to mu, in plain numpy."""
     rng = np.random.default_rng(1)
     for _ in range(100):
         S, mu, _, eps = problem(rng)

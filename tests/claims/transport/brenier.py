@@ -266,7 +266,7 @@ def matrix(impl):
 )
 def gaussian_distance(impl):
     """W_2 against POT's Bures-Wasserstein distance and against the nuclear norm of
-    A^{1/2} B^{1/2}, which is the largest trace of a cross-covariance; in dimension one, against
+    A^(1/2) B^(1/2), which is the largest trace of a cross-covariance; in dimension one, against
     means and standard deviations."""
     for A, B, (a, b), _ in _covariances(5, 60):
         ours = impl.gaussian_w2(a, A, b, B)
