@@ -1,6 +1,7 @@
 """Maps from scores to the probability simplex, one row at a time."""
 
 import math
+import numbers
 
 import torch
 
@@ -37,11 +38,15 @@ def working(x, name="scores"):
 
 
 def to_last(x, dim):
-    """`x` with dimension `dim` moved to the end; `ValueError` for a tensor without dimensions.
+    """`x` with dimension `dim` moved to the end.
+
+    `TypeError` for a `dim` that isn't an integer, `ValueError` for an `x` without dimensions.
 
     >>> to_last(torch.zeros(2, 3, 5), 0).shape
     torch.Size([3, 5, 2])
     """
+    if isinstance(dim, bool) or not isinstance(dim, numbers.Integral):
+        raise TypeError(f"dim must be an integer, got {dim!r}")
     if x.dim() == 0:
         raise ValueError("a row needs a dimension, got a tensor of shape ()")
     return x.movedim(dim, -1)
@@ -54,7 +59,8 @@ def temperature_rows(tau, rows, dim):
     dimension `dim` kept (size 1). A tensor comes back as a tensor with at least the number of
     dimensions of `rows`, a number as it is.
 
-    Raises `ValueError` naming the value unless 0 < tau < infinity in the dtype of `rows`. The
+    Raises `TypeError` naming the type of anything else (a boolean too), and
+    `ValueError` naming the value unless 0 < tau < infinity in the dtype of `rows`. The
     values of a tensor can't be read inside `torch.vmap` and `torch.compile`: there a temperature
     out of range gives NaN.
 
@@ -71,7 +77,7 @@ def temperature_rows(tau, rows, dim):
 def order_rows(alpha, rows, dim):
     """`alpha` checked, and shaped like a temperature; see `temperature_rows`.
 
-    Raises `ValueError` naming the value unless 1 <= alpha < infinity.
+    Raises as there, unless 1 <= alpha < infinity.
 
     >>> order_rows(0.5, torch.zeros(2, 3), -1)
     Traceback (most recent call last):
@@ -82,7 +88,12 @@ def order_rows(alpha, rows, dim):
 
 def _per_row(value, rows, dim, name, wanted, smallest):
     """A number, or one value per row, not below `smallest`; see `temperature_rows`."""
-    if not isinstance(value, torch.Tensor):
+    tensor = isinstance(value, torch.Tensor)
+    kind = value.dtype if tensor else type(value).__name__
+    real = not kind.is_complex if tensor else isinstance(value, numbers.Real)
+    if not real or kind in ("bool", torch.bool):
+        raise TypeError(f"{name} must be a number or a tensor of numbers, got {kind}")
+    if not tensor:
         if not smallest <= value < math.inf:
             raise ValueError(f"{wanted}, got {value}")
         return value
@@ -193,7 +204,8 @@ def softmax(s, tau=1.0, dim=-1):
     Raises
     ------
     TypeError
-        For integer, boolean or complex scores.
+        For integer, boolean or complex scores, a temperature that isn't a real number or a tensor
+        of them, or a `dim` that isn't an integer.
     ValueError
         For a temperature that isn't positive and finite. Inside `torch.vmap` and
         `torch.compile` the values of a *tensor* of temperatures can't be read; there a wrong
@@ -587,7 +599,7 @@ def entmax(s, alpha=1.5, tau=1.0, dim=-1):
     Raises
     ------
     TypeError
-        For integer, boolean or complex scores.
+        As `softmax`, and for an alpha of a type that isn't a temperature's: `entmax(s, True)`.
     ValueError
         For alpha below 1 or a temperature that isn't positive, by value. Inside `torch.vmap` and
         `torch.compile` the values of a *tensor* can't be read; there a wrong one gives NaN.

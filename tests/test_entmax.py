@@ -293,6 +293,12 @@ def test_wrong_arguments_are_named():
         entmax(torch.zeros(3), tau=-0.5)
     with pytest.raises(ValueError, match="size 1 along the reduced dimension -1, got 3"):
         entmax(torch.zeros(3, 3), torch.full((3,), 1.5))
+    for order in (True, torch.tensor(True), torch.tensor([[True], [False]])):
+        for f in (entmax, lambda s, a: Tsallis(a)(s)):
+            with pytest.raises(TypeError, match="alpha must be a number or a tensor.*bool"):
+                f(torch.zeros(2, 3), order)
+    with pytest.raises(TypeError, match="alpha must be a number or a tensor.*NoneType"):
+        entmax(torch.zeros(3), None)
     p = torch.func.vmap(entmax)(torch.zeros(2, 3), torch.tensor([[1.5], [0.5]]))
     assert p[0].isfinite().all() and p[1].isnan().all()
 

@@ -194,6 +194,21 @@ def maps():
     }
 
 
+@pytest.mark.parametrize(
+    "tau, kind",
+    [("2", "str"), (None, "NoneType"), ([1.0], "list"), (1j, "complex"), (True, "bool")],
+)
+def test_a_temperature_is_a_number_or_a_tensor(tau, kind):
+    for f in (softmax, Shannon(), Shannon().conjugate, Shannon().jacobian):
+        with pytest.raises(TypeError, match=f"tau must be a number or a tensor.*, got {kind}"):
+            f(torch.ones(3), tau)
+    for wrong in (torch.tensor(True), torch.tensor(1j)):
+        with pytest.raises(TypeError, match="tau must be a number or a tensor.*, got torch"):
+            softmax(torch.ones(3), wrong)
+    for good in (np.float32(2.0), np.int64(2), 2, torch.tensor(2)):
+        assert torch.equal(softmax(torch.ones(3), good), softmax(torch.ones(3), 2.0))
+
+
 @pytest.mark.parametrize("name", maps())
 def test_first_and_second_derivatives(name):
     f = maps()[name]
