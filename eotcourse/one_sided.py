@@ -177,7 +177,7 @@ def attention(
     if not torch.compiler.is_compiling():
         for watch in WATCHERS.get():
             weights = watch(weights, value, regularizer)
-    out = (F.dropout(weights, dropout_p) if dropout_p else weights) @ v
+    out = (F.dropout(weights.contiguous(), dropout_p) if dropout_p else weights) @ v
     out = out.to(query.dtype)
     if not return_aux:
         return out
@@ -235,6 +235,8 @@ def _share_heads(q, x, name):
     if q.dim() < 3 or x.dim() < 3:
         raise ValueError(f"enable_gqa needs a head dimension, got {name} {tuple(x.shape)}")
     heads, shared = q.shape[-3], x.shape[-3]
+    if heads == shared:
+        return x
     if shared == 0 or heads % shared:
         raise ValueError(f"{heads} query heads can't be shared out over {shared} {name} heads")
     return x.repeat_interleave(heads // shared, dim=-3)

@@ -113,6 +113,66 @@ def test_empty_sizes(q_len, k_len, batch, d, d_v, causal):
         assert (aux.threshold == -INF).all()
 
 
+@pytest.mark.parametrize("q_heads, shared", [(0, 0), (0, 2)])
+def test_groups_of_no_heads(q_heads, shared):
+    query, key = rand(2, q_heads, 3, 4, grad=True), rand(2, shared, 5, 4, seed=1, grad=True)
+    value = rand(2, shared, 5, 6, seed=2, grad=True)
+    out = attention(query, key, value, enable_gqa=True)
+    assert out.shape == (2, 0, 3, 6)
+    for g, x in zip(torch.autograd.grad(out.sum(), (query, key, value)), (query, key, value)):
+        assert g.shape == x.shape and not g.any()
+
+
+STRANGE = {
+    "expanded": lambda dtype: (
+        rand(1, 1, 3, 4, dtype=dtype, grad=True).expand(2, 4, 3, 4),
+        rand(2, 4, 1, 4, seed=1, dtype=dtype, grad=True).expand(2, 4, 5, 4),
+        rand(4, 5, 6, seed=2, dtype=dtype, grad=True).expand(2, 4, 5, 6),
+        rand(3, 1, seed=3, dtype=dtype, grad=True).expand(2, 1, 3, 5),
+    ),
+    "transposed": lambda dtype: (
+        rand(2, 3, 4, 4, dtype=dtype, grad=True).transpose(1, 2),
+        rand(4, 5, 4, 2, seed=1, dtype=dtype, grad=True).permute(3, 2, 1, 0),
+        rand(2, 4, 6, 5, seed=2, dtype=dtype, grad=True).mT,
+        rand(5, 3, seed=3, dtype=dtype, grad=True).T,
+    ),
+    "in steps": lambda dtype: (
+        rand(2, 4, 6, 4, dtype=dtype, grad=True)[..., ::2, :],
+        rand(2, 4, 5, 8, seed=1, dtype=dtype, grad=True)[..., 1::2],
+        rand(2, 8, 5, 6, seed=2, dtype=dtype, grad=True)[:, ::2],
+        rand(6, 10, seed=3, dtype=dtype, grad=True)[::2, ::2],
+    ),
+    "one tensor thrice": lambda dtype: (
+        *([rand(2, 4, 5, 4, dtype=dtype, grad=True)] * 3),
+        rand(1, 5, seed=3, dtype=dtype, grad=True),
+    ),
+    "an empty row of a trained mask": lambda dtype: (
+        *inputs(dtype=dtype),
+        torch.tensor([[0.0] * 5, [-INF] * 5, [-INF, 1, 2, 3, -INF]], dtype=dtype).requires_grad_(),
+    ),
+    "a row of the smallest number": lambda dtype: (
+        *inputs(dtype=dtype), torch.full((3, 5), torch.finfo(dtype).min, dtype=dtype)
+    ),
+    "float32 mask": lambda dtype: (
+        *inputs(dtype=dtype), rand(4, 1, 5, dtype=torch.float32, grad=True)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ATOL, ids=str)
+@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("p", [0.0, 0.4])
+def test_equals_sdpa_for_strange_strides_and_masks(kind, dtype, p):
+    *tensors, mask = STRANGE[kind](dtype)
+    wanted = tuple(x for x in (*tensors, mask) if x.requires_grad)
+    torch.manual_seed(0)
+    ours = attention(*tensors, mask, dropout_p=p)
+    torch.manual_seed(0)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        theirs = sdpa(*tensors, mask, dropout_p=p)
+    same(ours, theirs, wanted, dtype)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALF], ids=str)
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 def test_dropout_draws_what_sdpa_draws(dtype, p):
