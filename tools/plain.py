@@ -170,10 +170,15 @@ class Cell:
             folded = "dropdown" in options.get("class", "")
             return details("Proof", body) if folded else f"*Proof.* {body}"
         if name == "exercise":
-            return f"### {self.book.items[options['label']].name}: {title}\n\n{body}"
+            return f"### {self.item(options.get('label')).name}: {title}\n\n{body}"
         if re.fullmatch(f"prf:({STATEMENTS})", name):
-            return f"**{self.book.items[options['label']].name}** ({title})\n\n{body}"
+            return f"**{self.item(options.get('label')).name}** ({title})\n\n{body}"
         raise ValueError(f"{self.page}: no plain form for the directive {{{name}}}")
+
+    def item(self, label):
+        if label not in self.book.items:
+            raise ValueError(f"{self.page}: the label {label} is nowhere in the book")
+        return self.book.items[label]
 
     def prose(self, text):
         return INLINE.sub(self.inline, TARGET.sub("", text))
@@ -187,7 +192,7 @@ class Cell:
             tex, tag = written_out(found["display"]), ""
             if found["label"]:
                 indent = tex.rpartition("\n")[2]
-                tag = rf"\tag{{{self.book.items[found['label']].name.strip('()')}}}" + f"\n{indent}"
+                tag = rf"\tag{{{self.item(found['label']).name.strip('()')}}}" + f"\n{indent}"
             return f"$${tex}{tag}$$"
         return found[0]
 
@@ -203,10 +208,12 @@ class Cell:
             return words or target
         if role == "doc":
             page = posixpath.normpath(posixpath.join(posixpath.dirname(self.page), target))
-            title = self.book.titles.get(page) or self.book.others[page]
+            title = self.book.titles.get(page) or self.book.others.get(page)
+            if not title:
+                raise ValueError(f"{self.page}: there is no page {page}")
             return self.link(words or title, page)
         if role in ("prf:ref", "eq", "ref", "numref"):
-            item = self.book.items[target]
+            item = self.item(target)
             return self.link(words or item.name, item.page)
         raise ValueError(f"{self.page}: no plain form for the role {{{role}}}")
 
