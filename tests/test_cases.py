@@ -346,6 +346,7 @@ def test_case_29_the_score_function_estimator_is_unbiased_for_every_baseline():
     p = softmax(s)
     close(p, case["expected"]["p"], case)
     close(torch.autograd.grad(p @ r, s)[0], case["expected"]["grad_value"], case)
+    close(policy.bandit_gradient(r, p), case["expected"]["grad_value"], case)
     p = p.detach()
     actions = torch.arange(3)
     surprise = softmax_loss(s.expand(3, 3), actions, reduction="none")
