@@ -60,8 +60,8 @@ YOUR_COPY = (
 HIDDEN_TESTS = re.compile(
     r"^[ \t]*### BEGIN HIDDEN TESTS\n.*?^[ \t]*### END HIDDEN TESTS[ \t]*\n?", re.M | re.S
 )
-# Notes to the test of the numbers in the prose; no reader's business.
-NUMBER_NOTE = re.compile(r"^% (?:number|printed|given): .*(?:\n|\Z)", re.M)
+# Notes to the tests, on numbers in the prose and parts of statements; no reader's business.
+NOTE = re.compile(r"^% (?:number|printed|given|parts): .*(?:\n|\Z)", re.M)
 
 
 def pages():
@@ -124,7 +124,7 @@ def shown_cells(nb, page):
     cells = [nbformat.from_dict(cell) for cell in nb.cells if "exercise-check" not in tags(cell)]
     for cell in cells:
         if cell.cell_type == "markdown":
-            cell.source = NUMBER_NOTE.sub("", cell.source).rstrip("\n")
+            cell.source = NOTE.sub("", cell.source).rstrip("\n")
     title, newline, rest = cells[0].source.partition("\n")
     if not title.startswith("# "):
         raise SystemExit(f"{source(page)}: the first cell must start with the title")

@@ -17,7 +17,7 @@ def one_hot_law(n, tau, alpha, slope):
 
 @claim(
     "prop-choose-gap",
-    part="a gap that stays",
+    part="(a) a gap that stays",
     tol=1e-12,
     instances=200,
     real=dict(entmax=entmax),
@@ -45,7 +45,7 @@ def gap_stays(impl):
 
 @claim(
     "prop-choose-gap",
-    part="the law of the gap",
+    part="(b) the law of the gap",
     tol=1e-10,
     instances=60,
     real=dict(law=one_hot_law),
@@ -78,7 +78,7 @@ def gap_law(impl):
 
 @claim(
     "prop-choose-gap",
-    part="entmax on random priorities",
+    part="(b) entmax on random priorities",
     tol=0.03,
     instances=8,
     real=dict(entmax=entmax, score=lambda x: x, law=one_hot_law),
@@ -122,7 +122,7 @@ def first_bound(m, k):
 
 @claim(
     "prop-choose-lag",
-    part="bounds for every pattern of marks",
+    part="(a, b) bounds for every pattern of marks",
     tol=1e-12,
     instances=300,
     real=dict(alibi=alibi, recent=recent_bound, first=first_bound),
@@ -149,7 +149,7 @@ def lag_bounds(impl):
 
 @claim(
     "prop-choose-lag",
-    part="the bounds are reached, and swap",
+    part="(a, b, c) the bounds are reached, and swap",
     tol=1e-9,
     instances=60,
     real=dict(alibi=alibi, recent=recent_bound, first=first_bound),

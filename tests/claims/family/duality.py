@@ -47,7 +47,7 @@ def draw(rng, low=2):
 
 @claim(
     "thm-conjugate-map",
-    part="one best point",
+    part="(a) one best point",
     result="T3.1",
     tol=2e-5,
     instances=36,
@@ -97,7 +97,7 @@ def optimum(impl):
 
 @claim(
     "thm-conjugate-map",
-    part="the gradient is the maximiser",
+    part="(b) the gradient is the maximiser",
     result="T3.1",
     tol=1e-8,
     instances=60,
@@ -124,7 +124,7 @@ def gradient(impl):
 
 @claim(
     "thm-conjugate-map",
-    part="a step is priced between the old and the new weights",
+    part="(b) a step is priced between the old and the new weights",
     result="T3.1",
     tol=1e-12,
     instances=120,
@@ -152,7 +152,7 @@ def sandwich(impl):
 
 @claim(
     "thm-conjugate-map",
-    part="shift and monotonicity",
+    part="(c) shift and monotonicity",
     result="T3.1",
     tol=1e-12,
     instances=120,
@@ -185,7 +185,7 @@ def shift(impl):
 
 @claim(
     "thm-conjugate-map",
-    part="keys are treated alike",
+    part="(d) keys are treated alike",
     result="T3.1",
     tol=1e-14,
     instances=100,
@@ -223,7 +223,7 @@ def positive(rng):
 
 @claim(
     "thm-variational-rules",
-    part="symmetric, positive semidefinite, blind to shifts",
+    part="(a, b, c) symmetric, positive semidefinite, blind to shifts",
     result="T3.2",
     tol=1e-12,
     instances=24,
@@ -255,7 +255,7 @@ def gibbs(s, tau):
 
 @claim(
     "thm-variational-rules",
-    part="no work on closed loops",
+    part="(a) no work on closed loops",
     result="T3.2",
     tol=1e-12,
     instances=60,
@@ -274,7 +274,7 @@ def loops(impl):
 
 @claim(
     "thm-variational-rules",
-    part="the line integral is the potential",
+    part="(a) the line integral is the potential",
     result="T3.2",
     tol=1e-11,
     instances=60,
@@ -299,7 +299,7 @@ def line(impl):
 
 @claim(
     "thm-variational-rules",
-    part="the potential gives the regulariser back",
+    part="(c) the potential gives the regulariser back",
     result="T3.2",
     tol=1e-7,
     instances=20,

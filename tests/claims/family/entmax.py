@@ -100,7 +100,7 @@ RIVALS = {
 
 @claim(
     "thm-entmax-form",
-    part="closed form",
+    part="(a) closed form",
     result="T3.4",
     tol=2e-7,
     instances=210,
@@ -120,7 +120,7 @@ def closed_form(impl):
 
 @claim(
     "thm-entmax-form",
-    part="it is the maximiser",
+    part="(a) it is the maximiser",
     result="T3.4",
     tol=1e-4,
     instances=42,
@@ -159,7 +159,7 @@ def soft_maximum(s, alpha, tau):
 
 @claim(
     "thm-entmax-form",
-    part="threshold, soft maximum and value",
+    part="(a, b) threshold, soft maximum and value",
     result="T3.4",
     tol=1e-9,
     instances=140,
@@ -201,7 +201,7 @@ def threshold(impl):
 
 @claim(
     "thm-entmax-form",
-    part="who gets exactly zero",
+    part="(c) who gets exactly zero",
     result="T3.4",
     tol=0.5,
     instances=420,
@@ -237,7 +237,7 @@ def margin(impl):
 
 @claim(
     "prop-entmax-factor",
-    part="another temperature",
+    part="(a) another temperature",
     result="E18",
     tol=1e-7,
     instances=120,
@@ -273,7 +273,7 @@ def another_temperature(impl):
 
 @claim(
     "prop-entmax-factor",
-    part="its limit is a hard argmax",
+    part="(b) its limit is a hard argmax",
     result="E18",
     tol=1e-9,
     instances=120,
@@ -312,7 +312,7 @@ def hard_limit(impl):
 
 @claim(
     "thm-alpha-limits",
-    part="bounds on the value",
+    part="(a) bounds on the value",
     result="T3.5",
     tol=1e-9,
     instances=240,
@@ -365,7 +365,7 @@ def usual(s, alpha, tau):
 
 @claim(
     "thm-alpha-limits",
-    part="to softmax",
+    part="(b) to softmax",
     result="T3.5",
     tol=1e-9,
     instances=150,
@@ -404,7 +404,7 @@ def to_softmax(impl):
 
 @claim(
     "thm-alpha-limits",
-    part="through sparsemax to argmax",
+    part="(c, d) through sparsemax to argmax",
     result="T3.5",
     tol=1e-9,
     instances=150,
@@ -462,7 +462,7 @@ def built(power=None, center=None, divide=True):
 
 @claim(
     "thm-family-jacobian",
-    part="finite differences",
+    part="(a) finite differences",
     result="T3.6",
     tol=2e-6,
     instances=120,
@@ -498,7 +498,7 @@ def by_differences(impl):
 
 @claim(
     "thm-family-jacobian",
-    part="symmetric, positive, its kernel, the backward pass",
+    part="(a) symmetric, positive, its kernel, the backward pass",
     result="T3.6",
     tol=1e-11,
     instances=120,
@@ -551,7 +551,7 @@ class Quartic(Regularizer):
 
 @claim(
     "thm-family-jacobian",
-    part="every separable regulariser",
+    part="(b) every separable regulariser",
     result="T3.6",
     tol=1e-7,
     instances=30,
@@ -657,7 +657,7 @@ def precise_row(s, alpha, tau):
 
 @claim(
     "thm-alpha-derivative",
-    part="weights and soft maximum",
+    part="(a) weights and soft maximum",
     result="T3.9",
     tol=1e-6,
     instances=60,
@@ -699,7 +699,7 @@ def in_alpha(impl):
 
 @claim(
     "thm-alpha-derivative",
-    part="the divided form",
+    part="(b) the divided form",
     result="T3.9",
     tol=1e-9,
     instances=60,
@@ -726,7 +726,7 @@ def at_one(s, tau):
 
 @claim(
     "thm-alpha-derivative",
-    part="at and near alpha = 1",
+    part="(a) at and near alpha = 1",
     result="T3.9",
     tol=1e-4,
     instances=16,
@@ -766,7 +766,7 @@ def value_slope(p, alpha, tau):
 
 @claim(
     "thm-alpha-derivative",
-    part="value",
+    part="(c) value",
     result="T3.9",
     tol=1e-6,
     instances=84,
@@ -805,7 +805,7 @@ def along(s, alpha, tau):
 
 @claim(
     "thm-family-temperature",
-    part="first derivatives",
+    part="(a, b) first derivatives",
     result="T2.9",
     tol=1e-6,
     instances=90,
@@ -838,7 +838,7 @@ def form(s, alpha, tau, x, t):
 
 @claim(
     "thm-family-temperature",
-    part="second derivative, convex, homogeneous, kernel",
+    part="(a, b, c) second derivative, convex, homogeneous, kernel",
     result="T2.9",
     tol=1e-9,
     instances=75,

@@ -46,7 +46,7 @@ def built(exponent, divide=True, off=0.0):
 
 @claim(
     "thm-regularity",
-    part="smooth below 2",
+    part="(a) smooth below 2",
     result="T3.7",
     tol=1e-4,
     instances=60,
@@ -77,7 +77,7 @@ def smooth(impl):
 
 @claim(
     "thm-regularity",
-    part="affine pieces at 2",
+    part="(b) affine pieces at 2",
     result="T3.7",
     tol=1e-12,
     instances=200,
@@ -112,7 +112,7 @@ def affine(impl):
 
 @claim(
     "thm-regularity",
-    part="not Lipschitz above 2",
+    part="(c) not Lipschitz above 2",
     result="T3.7",
     tol=1e-4,
     instances=90,
@@ -147,7 +147,7 @@ def steep(impl):
 
 @claim(
     "thm-regularity",
-    part="Hoelder above 2",
+    part="(c) Hoelder above 2",
     result="T3.7",
     tol=1e-5,
     instances=160,
@@ -188,7 +188,7 @@ def hoelder(impl):
 
 @claim(
     "thm-regularity",
-    part="two keys",
+    part="(c) two keys",
     result="T3.7",
     tol=1e-3,
     instances=20,
@@ -227,7 +227,7 @@ def enter(inside, alpha, tau):
 
 @claim(
     "thm-regularity",
-    part="one key enters",
+    part="(d) one key enters",
     result="T3.7",
     tol=2e-3,
     instances=100,
@@ -287,7 +287,7 @@ SCALES = {
 
 @claim(
     "thm-strong-convexity",
-    part="strongly convex",
+    part="(a, c) strongly convex",
     result="T3.8",
     tol=1e-6,
     instances=400,
@@ -320,7 +320,7 @@ def convex(impl):
 
 @claim(
     "thm-strong-convexity",
-    part="Lipschitz in the fitting norms",
+    part="(b, c) Lipschitz in the fitting norms",
     result="T3.8",
     tol=1e-5,
     instances=200,
@@ -361,7 +361,7 @@ def long_row(alpha, k):
 
 @claim(
     "thm-strong-convexity",
-    part="Euclidean constants",
+    part="(d) Euclidean constants",
     result="T3.8",
     tol=1e-3,
     instances=120,

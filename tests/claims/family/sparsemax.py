@@ -31,7 +31,7 @@ def draw(rng, low=1, high=9):
 
 @claim(
     "thm-sparsemax-projection",
-    part="threshold form and the other library",
+    part="(a) threshold form and the other library",
     result="T3.10",
     tol=1e-12,
     instances=200,
@@ -72,7 +72,7 @@ def threshold(impl):
 
 @claim(
     "thm-sparsemax-projection",
-    part="closest point of the simplex",
+    part="(a) closest point of the simplex",
     result="T3.10",
     tol=1e-7,
     instances=40,
@@ -114,7 +114,7 @@ def closest(impl):
 
 @claim(
     "thm-sparsemax-projection",
-    part="Moreau envelope and prox of the maximum",
+    part="(d) Moreau envelope and prox of the maximum",
     result="T3.10",
     tol=1e-11,
     instances=100,
@@ -158,7 +158,7 @@ def envelope(impl):
 
 @claim(
     "thm-sparsemax-projection",
-    part="the sorting algorithm",
+    part="(b) the sorting algorithm",
     result="T3.10",
     tol=1e-12,
     instances=200,
@@ -195,7 +195,7 @@ def sort(impl):
 
 @claim(
     "thm-sparsemax-projection",
-    part="exact zeros and the margin",
+    part="(c) exact zeros and the margin",
     result="T3.10",
     tol=0.0,
     instances=200,
@@ -228,7 +228,7 @@ def affine(p, tau):
 
 @claim(
     "thm-sparsemax-projection",
-    part="piecewise affine",
+    part="(e) piecewise affine",
     result="T3.10",
     tol=1e-8,
     instances=100,
@@ -275,7 +275,7 @@ def signed(s, tau):
 
 @claim(
     "thm-linear-attention",
-    part="three feasible sets, one regulariser",
+    part="(a) three feasible sets, one regulariser",
     result="T3.12",
     tol=1e-8,
     instances=40,
@@ -317,7 +317,7 @@ def nested(impl):
 
 @claim(
     "thm-linear-attention",
-    part="projections one after the other",
+    part="(a) projections one after the other",
     result="T3.12",
     tol=1e-13,
     instances=200,
@@ -377,7 +377,7 @@ def late(q, k, v, tau):
 
 @claim(
     "thm-linear-attention",
-    part="the recurrent state",
+    part="(b) the recurrent state",
     result="T3.12",
     tol=1e-12,
     instances=50,
@@ -423,7 +423,7 @@ def shared(t):
 
 @claim(
     "prop-positive-features",
-    part="optimal for the logarithm, no potential in their own",
+    part="(a, b) optimal for the logarithm, no potential in their own",
     result="T3.12",
     tol=1e-8,
     instances=100,
@@ -464,7 +464,7 @@ def feature(x, w):
 
 @claim(
     "prop-positive-features",
-    part="random features of the exponential",
+    part="(c) random features of the exponential",
     result="T3.12",
     tol=1e-9,
     instances=50,

@@ -30,7 +30,7 @@ def tied(rng, k, n, delta, spread):
 
 @claim(
     "thm-temperature-limits",
-    part="cold",
+    part="(a) cold",
     result="T2.8",
     tol=1e-13,
     instances=300,
@@ -72,7 +72,7 @@ def cold(impl):
 
 @claim(
     "thm-temperature-limits",
-    part="hot",
+    part="(b) hot",
     result="T2.8",
     tol=1e-13,
     instances=300,
@@ -104,7 +104,7 @@ def hot(impl):
 
 @claim(
     "thm-temperature-limits",
-    part="value",
+    part="(c) value",
     result="T2.8",
     tol=1e-12,
     instances=400,
@@ -282,7 +282,7 @@ def joint(impl):
 
 @claim(
     "thm-dispersion",
-    part="largest weight",
+    part="(a) largest weight",
     result="T2.11",
     tol=1e-13,
     instances=300,
@@ -317,7 +317,7 @@ def tilted(s, tau, log_pi):
 
 @claim(
     "thm-dispersion",
-    part="no further from the prior than the range",
+    part="(b) no further from the prior than the range",
     result="T2.11",
     tol=1e-12,
     instances=300,
@@ -353,7 +353,7 @@ def near_prior(impl):
 
 @claim(
     "thm-dispersion",
-    part="a prior's margin",
+    part="(c) a prior's margin",
     result="T2.11",
     tol=1e-13,
     instances=300,
