@@ -26,6 +26,7 @@ from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 
 NAME = "mathsvg"
+CLOSING = "closing"
 logger = logging.getLogger(__name__)
 
 
@@ -146,11 +147,22 @@ def typeset(app, doctree, docname) -> None:
             )
         else:
             node[NAME] = f'{formula["svg"]}<span class="mathml">{formula["mathml"]}</span>'
+    for node in maths:
+        keep_closing(node)
     glyphs = (
         '<svg class="math-glyphs" aria-hidden="true" focusable="false" '
         f'width="0" height="0">{answer["glyphs"]}</svg>\n'
     )
     doctree.insert(0, nodes.raw("", glyphs, format="html"))
+
+
+def keep_closing(node) -> None:
+    """Give a formula the full stop or comma behind it, which may not begin a line."""
+    after = node.next_node(descend=False, siblings=True)
+    if isinstance(node, nodes.math) and isinstance(after, nodes.Text):
+        if after[:1] in tuple(".,;:!?)"):
+            node[CLOSING] = after[0]
+            after.parent.replace(after, nodes.Text(after[1:]))
 
 
 def markup(node) -> str:
@@ -159,8 +171,12 @@ def markup(node) -> str:
 
 
 def visit_math(self, node) -> None:
+    if CLOSING in node:
+        self.body.append('<span class="unbroken">')
     self.body.append(self.starttag(node, "span", "", CLASS="math notranslate nohighlight"))
     self.body.append(markup(node) + "</span>")
+    if CLOSING in node:
+        self.body.append(html.escape(node[CLOSING]) + "</span>")
     raise nodes.SkipNode
 
 

@@ -13,7 +13,7 @@ document.addEventListener("DOMContentLoaded", () => {
   each(".cell_output pre", (box) => {
     if (/\S {2,}\S/.test(box.textContent)) box.classList.add("columns");
     // A line does not break within 1e-12.
-    box.innerHTML = box.innerHTML.replace(/\d[\d.]*e-\d+/g, '<span class="number">$&</span>');
+    box.innerHTML = box.innerHTML.replace(/\d[\d.]*e-\d+/g, '<span class="unbroken">$&</span>');
   });
 
   // What is wider than its column can be scrolled by keyboard; anything else is no stop.
