@@ -1,5 +1,6 @@
 """A statement without its check, and every other loose end, stops the build."""
 
+import dataclasses
 import pathlib
 import re
 import subprocess
@@ -9,7 +10,7 @@ import claims_ledger
 import notebooks
 import pytest
 from claims import Claim, load
-from claims_ledger import loose_ends
+from claims_ledger import listing, loose_ends, page_title, verdict
 
 EXT = pathlib.Path(claims_ledger.__file__).parent
 
@@ -46,6 +47,23 @@ def test_nothing_is_loose_where_all_is_tied():
 def test_a_loose_end_is_named(found, equations, every, words):
     (sentence, _), = loose_ends(found, equations, every)
     assert words in sentence
+
+
+def test_the_badge_names_the_loosest_and_the_tightest_tolerance():
+    one, other = claim(), claim(status="checked")
+    assert verdict([one]) == "proved · checked to 1e-12 on 1 instances · 0 mutants caught"
+    other = dataclasses.replace(other, tol=1e-5)
+    assert "checked to 1e-05 (tightest part 1e-12) on 2 instances in 2 parts" in verdict([one, other])
+
+
+def test_the_ledger_groups_each_check_under_the_title_of_its_page():
+    for entry in load():
+        group = listing(entry)
+        assert "claim-check" in group["classes"]
+        text = group.astext()
+        assert all(words in text for words in (entry.part, entry.says, entry.source, *entry.mutants))
+        title = page_title(entry.page)
+        assert title != entry.page and "/" not in title
 
 
 def test_canary_unmapped_theorem_stops_the_build(tmp_path):

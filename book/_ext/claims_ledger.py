@@ -8,6 +8,7 @@ on a statement called proved that no proof follows.
 
 import functools
 import pathlib
+import re
 import sys
 from itertools import groupby
 
@@ -19,11 +20,12 @@ from sphinx_proof.nodes import proof_node
 
 logger = logging.getLogger(__name__)
 LEDGER = "book/claims"
+BOOK = pathlib.Path(__file__).resolve().parents[1]
 
 
 @functools.cache
 def claims():
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
+    sys.path.insert(0, str(BOOK.parent / "tests"))
     try:
         from claims import load
     finally:
@@ -107,10 +109,11 @@ def check_consistency(app, env):
 def verdict(ties):
     instances = sum(c.instances for c in ties)
     mutants = len({m for c in ties for m in c.mutants})
-    tol = max(c.tol for c in ties)
+    loosest, tightest = (f"{tol:g}" for tol in (max(c.tol for c in ties), min(c.tol for c in ties)))
+    tol = loosest if loosest == tightest else f"{loosest} (tightest part {tightest})"
     parts = f" in {len(ties)} parts" if len(ties) > 1 else ""
     proved = "proved · " if any(c.status == "proved" for c in ties) else ""
-    return f"{proved}checked to {tol:g} on {instances:,} instances{parts} · {mutants} mutants caught"
+    return f"{proved}checked to {tol} on {instances:,} instances{parts} · {mutants} mutants caught"
 
 
 def add_badges(app, doctree, docname):
@@ -126,16 +129,25 @@ def add_badges(app, doctree, docname):
 
 
 def listing(entry):
-    name = entry.part or "check"
-    head = f"{name}: {entry.instances:,} instances, tolerance {entry.tol:g}"
-    block = nodes.literal_block(entry.source, entry.source, language="python")
-    return [
+    """One check: its name and size, what it computes, what it catches, and its source, folded."""
+    size = f"{entry.instances:,} instances · tolerance {entry.tol:g}"
+    name = nodes.strong("", f"{entry.part} · " if entry.part else "")
+    return nodes.container(
+        "",
+        nodes.paragraph("", "", name, nodes.Text(size), classes=["claim-check-name"]),
         nodes.paragraph("", entry.says),
-        nodes.raw("", f"<details class='claim-source'><summary>{head}</summary>", format="html"),
-        block,
+        nodes.paragraph("", f"{len(entry.mutants)} mutants caught: " + "; ".join(entry.mutants) + "."),
+        nodes.raw("", "<details class='claim-source'><summary>Source</summary>", format="html"),
+        nodes.literal_block(entry.source, entry.source, language="python"),
         nodes.raw("", "</details>", format="html"),
-        nodes.paragraph("", "Mutants caught: " + "; ".join(entry.mutants) + "."),
-    ]
+        classes=["claim-check"],
+    )
+
+
+def page_title(page):
+    source = BOOK / "src" / f"{page}.md"
+    found = re.search(r"^# (.+)$", source.read_text(encoding="utf-8"), re.M) if source.exists() else None
+    return found[1] if found else page
 
 
 class ClaimLedger(SphinxDirective):
@@ -157,8 +169,8 @@ class ClaimLedger(SphinxDirective):
         for page, entries in groupby(every, key=lambda c: c.page):
             section = nodes.section(ids=[f"ledger-{page.replace('/', '-')}"])
             title = addnodes.pending_xref(
-                "", nodes.inline("", page), refdomain="std", reftype="doc",
-                reftarget=f"/book/{page}", refexplicit=False, refdoc=self.env.docname, refwarn=True,
+                "", nodes.inline("", page_title(page)), refdomain="std", reftype="doc",
+                reftarget=f"/book/{page}", refexplicit=True, refdoc=self.env.docname, refwarn=True,
             )
             section += nodes.title("", "", title)
             for label, ties in groupby(entries, key=lambda c: c.id):
@@ -171,8 +183,7 @@ class ClaimLedger(SphinxDirective):
                 entry += nodes.paragraph(
                     "", "", nodes.strong("", "", link), nodes.Text(" · " + verdict(ties))
                 )
-                for tie in ties:
-                    entry += listing(tie)
+                entry += [listing(tie) for tie in ties]
                 section += entry
             out.append(section)
         return out
