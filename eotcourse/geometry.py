@@ -13,7 +13,11 @@ sparsemax.
 Everywhere the last dimension runs over the keys, leading dimensions broadcast, `tau` divides raw
 scores, `regularizer=None` is `Shannon()`, and weights are neither checked nor normalised.
 Results have the dtype of the inputs, float32 for the half precisions. Nothing inverts a matrix:
-every inverse here has a closed form. All functions run on any device.
+every inverse here has a closed form. All functions are differentiable, and run on any device.
+
+Errors: `TypeError` for tensors that aren't floating point and regularisers that aren't
+`Regularizer`; `ValueError` for shapes that don't fit and for a temperature that isn't positive and
+finite, naming shape or value. Each function names below only what it refuses beyond that.
 """
 
 import functools
@@ -91,11 +95,9 @@ def _precision(p, v):
     v = torch.where(on, v, 0.0)
     q = torch.where(on, p, 1.0)
     total = v.sum(-1, keepdim=True)
-    # The gradient C_p a of any utility sums to 0 but for rounding, which must not be spread over
-    # weights of 1e-11. Its entries over p are as large as the differences of a.
-    n = p.shape[-1]
-    size = (v / q).abs().sum(-1, keepdim=True)
-    rounding = total.abs() <= n * torch.finfo(v.dtype).eps * size
+    # A gradient C_p a sums to 0 but for rounding, which must not be spread over weights of 1e-11.
+    # Over p its entries are as large as the differences of a, which it was rounded with.
+    rounding = total.abs() <= 64 * torch.finfo(v.dtype).eps * _norm(v / q).unsqueeze(-1)
     return project(torch.where(rounding, v, project(v, on)) / q, on)
 
 
@@ -181,7 +183,7 @@ class Fisher:
     Raises
     ------
     ValueError
-        For an unknown chart, a temperature that isn't positive, or shapes that don't fit.
+        For an unknown chart.
 
     Notes
     -----
@@ -249,7 +251,7 @@ def natural_gradient(grad_s, p, tau=1.0, chart="natural"):
     Parameters
     ----------
     grad_s : Tensor, shape (..., n)
-        Gradient in the raw scores.
+        Gradient in the raw scores, which sums to 0 (not checked).
     p : Tensor, shape (..., n)
         Weights of softmax.
     tau : float or Tensor
@@ -265,7 +267,7 @@ def natural_gradient(grad_s, p, tau=1.0, chart="natural"):
     Raises
     ------
     ValueError
-        For another chart, a temperature that isn't positive, or shapes that don't fit.
+        For another chart.
 
     Notes
     -----
@@ -282,7 +284,10 @@ def natural_gradient(grad_s, p, tau=1.0, chart="natural"):
         raise ValueError(f"chart must be natural or score, got {chart!r}")
     grad_s, p = _rows(grad_s=grad_s, p=p)
     tau = temperature_rows(tau, p, -1)
-    return _precision(p, grad_s) * (tau if chart == "natural" else tau**2)
+    on = p != 0
+    # A gradient in the scores sums to 0; projecting it again would only spread its rounding.
+    solution = project(torch.where(on, grad_s, 0.0) / torch.where(on, p, 1.0), on)
+    return solution * (tau if chart == "natural" else tau**2)
 
 
 def dual_coordinates(p, regularizer=None):
@@ -348,11 +353,6 @@ def mirror_step(p, a, eta, regularizer=None):
     -------
     Tensor, shape (..., n)
 
-    Raises
-    ------
-    ValueError
-        For shapes that don't fit.
-
     Notes
     -----
     Beck and Teboulle, "Mirror descent and nonlinear projected subgradient methods for convex
@@ -389,11 +389,6 @@ def replicator_field(p, a):
     -------
     Tensor, shape (..., n)
 
-    Raises
-    ------
-    ValueError
-        For shapes that don't fit.
-
     Examples
     --------
     >>> replicator_field(torch.tensor([0.5, 0.3, 0.2]), torch.tensor([1.0, 0.0, -2.0]))
@@ -425,11 +420,6 @@ def replicator(p, a, t):
     -------
     Tensor, shape (\*t.shape, ..., n)
 
-    Raises
-    ------
-    ValueError
-        For shapes that don't fit.
-
     Examples
     --------
     >>> replicator(torch.tensor([0.9, 0.1]), torch.tensor([0.0, 1.0]), torch.tensor([0.0, 2.0]))
@@ -457,11 +447,6 @@ def kl(p, q):
     -------
     Tensor, shape (...)
         +inf where p has weight on a key without weight in q.
-
-    Raises
-    ------
-    ValueError
-        For shapes that don't fit.
 
     Examples
     --------
@@ -497,11 +482,6 @@ def bregman(t, s, tau=1.0, regularizer=None):
     -------
     Tensor, shape (...)
         Raw units. A key that is excluded on both sides plays no part.
-
-    Raises
-    ------
-    ValueError
-        For a temperature that isn't positive, or shapes that don't fit.
 
     Notes
     -----
@@ -541,11 +521,6 @@ def omega_bregman(p, q, regularizer=None):
     Returns
     -------
     Tensor, shape (...)
-
-    Raises
-    ------
-    ValueError
-        For shapes that don't fit.
 
     Examples
     --------
@@ -590,7 +565,7 @@ def fisher_rao_distance(p, q, product=()):
     Raises
     ------
     ValueError
-        For shapes that don't fit, and for `product` naming the dimension of the keys.
+        For `product` naming a dimension that isn't there, or that of the keys.
 
     Notes
     -----
@@ -638,11 +613,6 @@ def fisher_rao_geodesic(p, q, t):
     -------
     Tensor, shape (\*t.shape, ..., n)
 
-    Raises
-    ------
-    ValueError
-        For shapes that don't fit.
-
     Examples
     --------
     >>> fisher_rao_geodesic(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]), 1 / 3)
@@ -680,11 +650,6 @@ def e_geodesic(p, q, t, regularizer=None):
         For Shannon a key of weight 0 at one end has weight 0 strictly between; ends without
         a common key are joined by no such path, and rows between them are 0.
 
-    Raises
-    ------
-    ValueError
-        For shapes that don't fit.
-
     Notes
     -----
     Amari and Nagaoka, "Methods of Information Geometry", AMS, 2000.
@@ -717,11 +682,6 @@ def m_geodesic(p, q, t):
     Returns
     -------
     Tensor, shape (\*t.shape, ..., n)
-
-    Raises
-    ------
-    ValueError
-        For shapes that don't fit.
 
     Examples
     --------
@@ -759,8 +719,7 @@ class Metric:
     Raises
     ------
     ValueError
-        For a temperature that isn't positive, shapes that don't fit, and vectors that leave the
-        face (not 0 where p is 0).
+        For vectors that leave the face: not 0 where p is 0.
 
     Examples
     --------
@@ -832,11 +791,6 @@ def embedding(p, regularizer=None, tau=1.0):
     Returns
     -------
     Tensor, shape (..., n)
-
-    Raises
-    ------
-    ValueError
-        For a temperature that isn't positive.
 
     Examples
     --------
@@ -926,8 +880,7 @@ def sectional_curvature(p, x, y, regularizer=None, tau=1.0):
     Raises
     ------
     ValueError
-        For vectors that leave the face, don't sum to 0, or span no plane; for a temperature that
-        isn't positive, and shapes that don't fit.
+        For vectors that leave the face, don't sum to 0, or span no plane.
 
     Notes
     -----
@@ -1005,7 +958,7 @@ def information_projection(prior, s, level):
     Raises
     ------
     ValueError
-        For a level out of reach, and shapes that don't fit.
+        For a level out of reach.
 
     Notes
     -----

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
-from torch.autograd import gradcheck
+from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.functional import hessian, jacobian
 
 from eotcourse import LogPrior, Regularizer, Shannon, Tsallis, geometry as geo, softmax
@@ -149,6 +149,14 @@ def test_natural_gradient_in_both_units():
         close(geo.natural_gradient(grad, P, tau, chart), F @ (unit * grad))
 
 
+def test_natural_gradient_of_large_utilities_at_tiny_weights():
+    s = torch.tensor([0.0, -25.0, -40.0, -80.0], dtype=F64, requires_grad=True)
+    a = torch.tensor([1000.5, 1000.0, 1001.0, 1002.0], dtype=F64)
+    p = softmax(s)
+    (grad,) = torch.autograd.grad(-(p * a).sum(), s)
+    close(geo.natural_gradient(grad, p.detach()), -(a - a.mean()), 1e-12)
+
+
 def test_natural_gradient_on_a_face_ignores_the_rest():
     p = torch.tensor([0.5, 0.0, 0.5], dtype=F64)
     grad = torch.tensor([-0.25, math.nan, 0.25], dtype=F64)
@@ -227,8 +235,8 @@ def test_members_known_by_one_function_agree_with_their_closed_form(member):
 # --- divergences ---------------------------------------------------------------------------------
 
 
+@mpmath.workdps(50)
 def test_kl_against_many_digits():
-    mpmath.mp.dps = 50
     p = weights(6)
     pairs = [(p, weights(6, seed=1, spread=8.0))]
     for size in (1e-2, 1e-5, 1e-9):
@@ -294,15 +302,16 @@ def test_bregman_of_value_and_regulariser(alpha):
 # --- the sphere ----------------------------------------------------------------------------------
 
 
+@mpmath.workdps(60)
 def test_distance_against_many_digits():
-    mpmath.mp.dps = 60
     p = weights(5, spread=3.0)
     others = [weights(5, seed=1), torch.eye(5, dtype=F64)[0]]
     others += [p + size * p.min() * tangents(5, seed=2) for size in (1e-2, 1e-8, 1e-14)]
     for q in others:
-        roots = [(mpmath.sqrt(a), mpmath.sqrt(b)) for a, b in zip(p.tolist(), q.tolist(), strict=True)]
-        short = mpmath.sqrt(mpmath.fsum((a - b) ** 2 for a, b in roots))
-        long = mpmath.sqrt(mpmath.fsum((a + b) ** 2 for a, b in roots))
+        roots = [list(map(mpmath.sqrt, x.tolist())) for x in (p, q)]
+        pairs = list(zip(*roots, strict=True))
+        short = mpmath.sqrt(mpmath.fsum((a - b) ** 2 for a, b in pairs))
+        long = mpmath.sqrt(mpmath.fsum((a + b) ** 2 for a, b in pairs))
         expected = 4 * mpmath.atan2(short, long)
         assert abs(geo.fisher_rao_distance(p, q).item() / expected - 1) < 1e-14
     close(geo.fisher_rao_distance(p, others[0]), 2 * math.acos((p * others[0]).sqrt().sum()))
@@ -624,7 +633,8 @@ def test_information_projection_is_differentiable():
         return geo.information_projection(prior, s, level)
 
     level = torch.tensor(0.1, dtype=F64)
-    assert gradcheck(project, tuple(x.requires_grad_() for x in (prior, s, level)))
+    inputs = tuple(x.requires_grad_() for x in (prior, s, level))
+    assert gradcheck(project, inputs) and gradgradcheck(project, inputs)
 
 
 # --- projection, shapes, devices, errors ---------------------------------------------------------
