@@ -279,5 +279,16 @@ def test_another_python_is_told_which_one_to_use():
     [("```{margin}\nx\n```", "{margin}"), ("{abbr}`x`", "{abbr}"), ("```{prf:proof}\nx", "not closed")],
 )
 def test_what_has_no_plain_form_stops_the_tool(text, words):
-    with pytest.raises(ValueError, match=re.escape(words)):
+    with pytest.raises(plain.NoPlainForm, match=re.escape(words)):
         notebooks.all_sources(notebooks.SRC).markdown(text, "taste")
+
+
+def test_a_faulty_page_is_named_and_the_others_are_written(book, monkeypatch, capsys):
+    faulty = PAGE.replace("# ", "# {doc}`nowhere` ", 1)
+    (book / "book/src/another.md").write_text(faulty, encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["notebooks.py", "student"])
+    with pytest.raises(SystemExit, match="another: there is no page nowhere"):
+        notebooks.main()
+    assert not notebooks.copy_of("student", "another").exists()
+    assert notebooks.copy_of("student", "canary-page").exists()
+    assert "[1/2] student/another.ipynb: not written" in capsys.readouterr().out.replace("\\", "/")

@@ -474,13 +474,20 @@ def main():
     wanted = args.pages or pages()
     if unknown := sorted(set(wanted) - set(pages())):
         raise SystemExit(f"no such page: {', '.join(unknown)}; there are {', '.join(pages())}")
+    faulty = []
     for i, page in enumerate(wanted, 1):
         if args.command == "build":
             print(f"[{i}/{len(wanted)}] {page} ...", flush=True)
             build(page)
         else:
-            said = write_edition(args.command, page)
+            try:
+                said = write_edition(args.command, page)
+            except plain.NoPlainForm as fault:
+                said = "not written"
+                faulty.append(str(fault))
             print(f"[{i}/{len(wanted)}] {copy_of(args.command, page).relative_to(ROOT)}: {said}", flush=True)
+    if faulty:
+        raise SystemExit("Pages with faults were left out:\n" + "\n".join(faulty))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,10 @@ INLINE = re.compile(
 )
 
 
+class NoPlainForm(ValueError):
+    """A page has something that cannot be shown outside the book; the message says what."""
+
+
 class Item(NamedTuple):
     """Something that can be referred to: its page and the words that name it."""
 
@@ -145,7 +149,7 @@ class Cell:
                     break
                 body.append(line)
             else:
-                raise ValueError(f"{self.page}: {opening[0]!r} is not closed")
+                raise NoPlainForm(f"{self.page}: {opening[0]!r} is not closed")
             if opening["name"]:
                 out.append(self.directive(opening["name"], opening["title"].strip(), body))
             else:
@@ -173,11 +177,11 @@ class Cell:
             return f"### {self.item(options.get('label')).name}: {title}\n\n{body}"
         if re.fullmatch(f"prf:({STATEMENTS})", name):
             return f"**{self.item(options.get('label')).name}** ({title})\n\n{body}"
-        raise ValueError(f"{self.page}: no plain form for the directive {{{name}}}")
+        raise NoPlainForm(f"{self.page}: no plain form for the directive {{{name}}}")
 
     def item(self, label):
         if label not in self.book.items:
-            raise ValueError(f"{self.page}: the label {label} is nowhere in the book")
+            raise NoPlainForm(f"{self.page}: the label {label} is nowhere in the book")
         return self.book.items[label]
 
     def prose(self, text):
@@ -210,12 +214,12 @@ class Cell:
             page = posixpath.normpath(posixpath.join(posixpath.dirname(self.page), target))
             title = self.book.titles.get(page) or self.book.others.get(page)
             if not title:
-                raise ValueError(f"{self.page}: there is no page {page}")
+                raise NoPlainForm(f"{self.page}: there is no page {page}")
             return self.link(words or title, page)
         if role in ("prf:ref", "eq", "ref", "numref"):
             item = self.item(target)
             return self.link(words or item.name, item.page)
-        raise ValueError(f"{self.page}: no plain form for the role {{{role}}}")
+        raise NoPlainForm(f"{self.page}: no plain form for the role {{{role}}}")
 
     def link(self, words, page):
         if not self.links or page == self.page or page not in self.book.titles:
