@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 from .priors import broadcasts_to
 from .regularizers import Regularizer
-from .simplex import _known_false, scaled_rows, temperature_rows, to_last, working
+from .simplex import _known_false, anchored, scaled_rows, temperature_rows, to_last, working
 
 __all__ = [
     "advantage",
@@ -157,7 +157,7 @@ def score_gradient(utility, p, tau=1.0, regularizer=None):
     a, p = _fitting(1, utility=utility, p=p)
     u = _response(p, regularizer)
     a = torch.where(u == 0, 0.0, a)
-    return -u * (a - _average(a, u).unsqueeze(-1)) / temperature_rows(tau, p, -1)
+    return -anchored(u, a)[0] / temperature_rows(tau, p, -1)
 
 
 def flash_baseline(grad_output, output):

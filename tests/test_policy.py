@@ -714,3 +714,15 @@ def test_transforms_run_unchanged():
         expected = transform(f)(x)
         with record_advantages():
             close(transform(f)(x), expected, 0)
+
+
+def test_gradients_at_a_small_weight_above_alpha_2():
+    # u = p^-8 of the middle key is 1e24 times that of the first: a - baseline would cancel.
+    regularizer = Tsallis(10.0)
+    s = torch.tensor([0.0, -1 / 9 + 1e-3, -1.0], dtype=torch.float64, requires_grad=True)
+    p = regularizer(s)
+    upstream = torch.tensor([1.0, 3.0, 0.0], dtype=torch.float64)
+    (expected,) = torch.autograd.grad(p, s, upstream)
+    found = policy.score_gradient(-upstream, p.detach(), regularizer=regularizer)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    assert expected[1] > 2
