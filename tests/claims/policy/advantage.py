@@ -71,8 +71,8 @@ def formed(a, p, tau, outer, inner, sign=-1.0):
         ),
         "softmax for all": dict(gradient=lambda a, p, tau, al: plain(a, p, tau, 1.0)),
         "no baseline": dict(gradient=lambda a, p, tau, al: -response(p, al) * a / tau),
-        "response inverted": dict(
-            gradient=lambda a, p, tau, al: formed(a, p, tau, response(p, 4 - al), response(p, 4 - al))
+        "response of the power alpha": dict(
+            gradient=lambda a, p, tau, al: formed(a, p, tau, p**al, p**al)
         ),
     },
     covers=("eq-advantage",),

@@ -172,6 +172,11 @@ def multipliers(impl):
         yield largest(mine - auto)
 
 
+def by_torch(q, k, v, tau):
+    """Torch's attention for one query, a vector."""
+    return scaled_dot_product_attention(q[None, None], k[None], v[None], scale=1 / tau)[0, 0]
+
+
 def query_jacobian(p, k, v, tau, alpha):
     return policy.query_jacobian(p, k, v, tau, member(alpha))
 
@@ -213,7 +218,7 @@ def softmax_covariance(impl):
         q, k, v = normal(rng, 3), normal(rng, n, 3), normal(rng, n, 3)
 
         def attend(x, k=k, v=v, tau=tau):
-            return scaled_dot_product_attention(x[None, None], k[None], v[None], scale=1 / tau)[0, 0]
+            return by_torch(x, k, v, tau)
 
         exact = torch.autograd.functional.jacobian(attend, q)
         yield largest(impl.jacobian(softmax(k @ q, tau), k, v, tau, 1.0) - exact)
@@ -249,9 +254,9 @@ def three_gradients(impl):
     rng = np.random.default_rng(4)
     for _ in range(100):
         n, tau = int(rng.integers(2, 8)), temperature(rng)
-        q, k, v = (x.requires_grad_() for x in (normal(rng, 3), normal(rng, n, 3), normal(rng, n, 3)))
+        q, k, v = (normal(rng, *shape).requires_grad_() for shape in ((3,), (n, 3), (n, 3)))
         g = normal(rng, 3)
-        out = scaled_dot_product_attention(q[None, None], k[None], v[None], scale=1 / tau)[0, 0]
+        out = by_torch(q, k, v, tau)
         dq, dk, dv = torch.autograd.grad(out @ g, (q, k, v))
         q, k, v = (x.detach() for x in (q, k, v))
         p = softmax(k @ q, tau)
@@ -465,7 +470,7 @@ def softmax_gradient(impl):
     rng = np.random.default_rng(8)
     for i in range(200):
         tau, n = temperature(rng), 2 if i % 2 else int(rng.integers(2, 8))
-        s = (torch.zeros(n, dtype=torch.float64) if i % 2 else 1.5 * normal(rng, n)).requires_grad_()
+        s = ((0.0 if i % 2 else 1.5) * normal(rng, n)).requires_grad_()
         a = 2 * normal(rng, n) + 1
         p = softmax(s, tau)
         (auto,) = torch.autograd.grad(-(p @ a), s)

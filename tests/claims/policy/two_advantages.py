@@ -47,7 +47,7 @@ def from_advantage(advantage, tau):
 )
 def forward(impl):
     """exp((s - V)/tau) against numpy's normalised exponentials, the mean of s - V against scipy's
-    entropy; and from random weights p and a random V the scores V + tau log p must give back both."""
+    entropy; and from random weights p and a random V the scores V + tau log p give back both."""
     rng = np.random.default_rng(0)
     for _ in range(200):
         s, tau = draw(rng)
@@ -68,7 +68,11 @@ def forward(impl):
     result="T4.8",
     tol=1e-11,
     instances=200,
-    real=dict(value=soft_value, entropy=lambda q: entr(q).sum(), kl=lambda q, p: rel_entr(q, p).sum()),
+    real=dict(
+        value=soft_value,
+        entropy=lambda q: entr(q).sum(),
+        kl=lambda q, p: rel_entr(q, p).sum(),
+    ),
     mutants={
         "entropy sign flipped": dict(entropy=lambda q: -entr(q).sum()),
         "KL arguments swapped": dict(kl=lambda q, p: rel_entr(p, q + 1e-9).sum()),
@@ -163,7 +167,9 @@ def log_alpha(x, alpha):
         "temperature missing": dict(level=lambda s, tau, al: float(Tsallis(al).threshold(s, tau))),
         "ordinary logarithm": dict(log=lambda x, al: np.log(np.maximum(x, 1e-300))),
         "factor alpha - 1 lost in the logarithm": dict(log=lambda x, al: x ** (al - 1) - 1),
-        "value above the soft maximum": dict(step=lambda p, al, tau: -tau * (al - 1) * omega(p, al)),
+        "value above the soft maximum": dict(
+            step=lambda p, al, tau: -tau * (al - 1) * omega(p, al)
+        ),
         "factor alpha - 1 lost in the value": dict(step=lambda p, al, tau: tau * omega(p, al)),
         "mean against the soft maximum": dict(mean=lambda p, al, tau: tau * al * omega(p, al)),
     },
