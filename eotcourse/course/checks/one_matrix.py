@@ -34,7 +34,7 @@ def _undo(p, v, before=True, after=True, under=False):
     weight = p if under else on / on.sum()
     x = on * v
     if before:
-        x = on * (x - (on * x).sum() / on.sum())
+        x = on * (x - (weight * x).sum())
     x = x / torch.where(p > 0, p, 1.0)
     if after:
         x = on * (x - (weight * x).sum())
@@ -53,7 +53,7 @@ exercise(
     wrong={
         "division only": (
             lambda p, v: _undo(p, v, False, False),
-            "Your result is not the shortest solution: add a constant and see.",
+            "Compare the sum of your result with the sum of a shortest solution.",
         ),
         "not centred first": (
             lambda p, v: _undo(p, v, before=False),
@@ -65,7 +65,7 @@ exercise(
         ),
         "mean under the weights": (
             lambda p, v: _undo(p, v, under=True),
-            "Orthogonal to the constants means a sum of zero, not a mean of zero under the weights.",
+            "A projection that is orthogonal leaves a sum of zero. Which mean does that?",
         ),
         "the matrix itself": (
             lambda p, v: p * (v - (p * v).sum()),
