@@ -15,6 +15,15 @@ import torch.nn.functional as F
 from scipy.optimize import brentq
 
 from eotcourse import Shannon, attention, softmax
+from eotcourse.geometry import Fisher, bregman, fisher_rao_distance, kl
+from eotcourse.policy import (
+    advantage,
+    baseline,
+    flash_baseline,
+    marginal_utility,
+    reinforce,
+    score_gradient,
+)
 from eotcourse.transport import (
     gaussian_w2,
     kantorovich,
@@ -138,7 +147,81 @@ def torch_logsumexp():
 def torch_kl_div():
     p, q = softmax(normal(7, 5)), softmax(normal(8, 5))
     theirs = F.kl_div(q.log(), p, reduction="sum")
-    return theirs - (p * (p / q).log()).sum(), theirs - (q * (q / p).log()).sum()
+    by_formula = (p * (p / q).log()).sum()
+    return torch.stack([theirs - by_formula, theirs - kl(p, q)]), theirs - kl(q, p)
+
+
+@row("torch-kl-divergence")
+def torch_kl_divergence():
+    p, q = softmax(normal(7, 5)), softmax(normal(8, 5))
+    P, Q = (torch.distributions.Categorical(probs=x) for x in (p, q))
+    theirs = torch.distributions.kl_divergence(P, Q)
+    return theirs - kl(p, q), theirs - kl(q, p)
+
+
+@row("torch-log-prob")
+def torch_log_prob():
+    s, r, tau, b = normal(18, 6).requires_grad_(), normal(19, 6), 0.5, 0.3
+    draws = torch.tensor([0, 3, 3, 5])
+    policy = torch.distributions.Categorical(logits=s / tau)
+    loss = -((r[draws] - b) * policy.log_prob(draws)).mean()
+    (theirs,) = torch.autograd.grad(loss, s)
+    mine = reinforce(r, softmax(s.detach(), tau), draws, tau, b).mean(0)
+    return theirs + mine, theirs - mine
+
+
+@row("torch-gumbel-softmax")
+def torch_gumbel_softmax():
+    s, tau = normal(20, 6), 2.0
+
+    def theirs(logits, temperature):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return F.gumbel_softmax(logits, temperature)
+
+    # At temperature 1 the logarithm is logits + noise, up to a constant.
+    perturbed = theirs(s, 1.0).log()
+    noise = perturbed - s
+    both_divided = theirs(s, tau) - softmax(perturbed, tau)
+    scores_divided = theirs(s / tau, 1.0) - softmax(s / tau + noise)
+    return torch.stack([both_divided, scores_divided]), theirs(s, tau) - theirs(s / tau, 1.0)
+
+
+# FlashAttention
+
+def flash():
+    """The quantities of one backward pass, with the gradient of the library in the queries."""
+    q = Q.clone().requires_grad_()
+    out, scale = sdpa(q, K, V, scale=0.25), 0.25
+    d_out = normal(21, *out.shape)
+    (d_q,) = torch.autograd.grad(out, q, d_out)
+    P = softmax(Q @ K.mT, 1 / scale)
+    d_p, delta = d_out @ V.mT, (d_out * out.detach()).sum(-1)
+    d_s = P * (d_p - delta.unsqueeze(-1))
+    assert torch.allclose(scale * d_s @ K, d_q, rtol=0, atol=1e-12)
+    return P, d_out, out.detach(), d_p, delta, d_s, 1 / scale
+
+
+@row("flash-delta")
+def flash_delta():
+    P, d_out, out, _, delta, _, _ = flash()
+    mine = baseline(marginal_utility(d_out, V), P)
+    return torch.stack([delta + mine, delta + flash_baseline(d_out, out)]), delta - mine
+
+
+@row("flash-dp")
+def flash_dp():
+    P, d_out, _, d_p, delta, _, _ = flash()
+    mine = advantage(marginal_utility(d_out, V), P)
+    theirs = d_p - delta.unsqueeze(-1)
+    return theirs + mine, theirs - mine
+
+
+@row("flash-ds")
+def flash_ds():
+    P, d_out, _, _, _, d_s, tau = flash()
+    mine = score_gradient(marginal_utility(d_out, V), P, tau)
+    return d_s / tau - mine, d_s - mine
 
 
 # nn.MultiheadAttention
@@ -461,3 +544,39 @@ def pc_dual():
     f, g = plan.f.numpy(), plan.g.numpy()
     theirs = f @ MU + g @ NU - EPS * np.exp(f / EPS) @ kernel @ np.exp(g / EPS)
     return theirs + EPS - plan.value, theirs - plan.value
+
+
+# Information geometry
+
+@row("geometry-fisher")
+def geometry_fisher():
+    # Close by, the divergence is half the square of a length in the Fisher metric.
+    s, tau = normal(22, 5), 2.0
+    p = softmax(s, tau)
+
+    def from_p(theta):
+        return kl(p, softmax(theta))
+
+    natural = torch.func.hessian(from_p)(s / tau)
+    raw = torch.func.hessian(lambda x: from_p(x / tau))(s)
+    mine = Fisher(p, "score", tau).dense()
+    converted = torch.stack([natural - Fisher(p).dense(), raw - mine, natural / tau**2 - mine])
+    return converted, natural - mine
+
+
+@row("geometry-bregman")
+def geometry_bregman():
+    s, t, tau = normal(23, 5), normal(24, 5), 2.0
+    x, y = s / tau, t / tau
+    theirs = torch.logsumexp(y, 0) - torch.logsumexp(x, 0) - x.softmax(0) @ (y - x)
+    mine = bregman(t, s, tau)
+    swapped = tau * kl(softmax(s, tau), softmax(t, tau))
+    return torch.stack([tau * theirs - mine, swapped - mine]), theirs - mine
+
+
+@row("geometry-angle")
+def geometry_angle():
+    p, q = softmax(normal(25, 5)), softmax(normal(26, 5))
+    theirs = torch.arccos((p * q).sqrt().sum())
+    mine = fisher_rao_distance(p, q)
+    return 2 * theirs - mine, theirs - mine
