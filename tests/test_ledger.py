@@ -54,6 +54,8 @@ def test_the_badge_names_the_loosest_and_the_tightest_tolerance():
     assert verdict([one]) == "proved · checked to 1e-12 on 1 instances · 0 mutants caught"
     other = dataclasses.replace(other, tol=1e-5)
     assert "checked to 1e-05 (tightest part 1e-12) on 2 instances in 2 parts" in verdict([one, other])
+    drawn = dataclasses.replace(other, tol=5.0)
+    assert "checked to 1e-12 and within 5 standard errors on 2" in verdict([one, drawn])
 
 
 def test_the_ledger_groups_each_check_under_the_title_of_its_page():

@@ -106,14 +106,24 @@ def check_consistency(app, env):
         logger.warning(sentence, location=docname)
 
 
+def bounds(ties):
+    """The tolerances in words. One of 1 or more counts standard errors of a sampled mean."""
+    exact = sorted(c.tol for c in ties if c.tol < 1)
+    sampled = [c.tol for c in ties if c.tol >= 1]
+    words = [f"to {exact[-1]:g}"] if exact else []
+    if exact and exact[0] < exact[-1]:
+        words[0] += f" (tightest part {exact[0]:g})"
+    if sampled:
+        words.append(f"within {max(sampled):g} standard errors")
+    return " and ".join(words)
+
+
 def verdict(ties):
     instances = sum(c.instances for c in ties)
     mutants = len({m for c in ties for m in c.mutants})
-    loosest, tightest = (f"{tol:g}" for tol in (max(c.tol for c in ties), min(c.tol for c in ties)))
-    tol = loosest if loosest == tightest else f"{loosest} (tightest part {tightest})"
     parts = f" in {len(ties)} parts" if len(ties) > 1 else ""
     proved = "proved · " if any(c.status == "proved" for c in ties) else ""
-    return f"{proved}checked to {tol} on {instances:,} instances{parts} · {mutants} mutants caught"
+    return f"{proved}checked {bounds(ties)} on {instances:,} instances{parts} · {mutants} mutants caught"
 
 
 def add_badges(app, doctree, docname):
@@ -130,7 +140,7 @@ def add_badges(app, doctree, docname):
 
 def listing(entry):
     """One check: its name and size, what it computes, what it catches, and its source, folded."""
-    size = f"{entry.instances:,} instances · tolerance {entry.tol:g}"
+    size = f"{entry.instances:,} instances · {bounds([entry])}"
     name = nodes.strong("", f"{entry.part} · " if entry.part else "")
     return nodes.container(
         "",
