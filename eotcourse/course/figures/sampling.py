@@ -42,7 +42,7 @@ def baselines(rows, exact, parabola, marks):
     )
     right.plot(*parabola, color=LIGHT["ink"], linewidth=1.4)
     # The first two lie side by side at the foot, the last on the right branch.
-    offsets = ((-2, 30), (2, 12), (-10, 4))
+    offsets = ((-9, 26), (3, 11), (-10, 4))
     for (label, name, b, variance), offset in zip(marks, offsets, strict=True):
         right.plot(b, variance, "o", color=LIGHT[name], markersize=9)
         right.annotate(

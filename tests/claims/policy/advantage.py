@@ -267,8 +267,8 @@ def arms(r, b, p, tau):
     covers=("eq-policy-gradient",),
 )
 def every_baseline(impl):
-    """Slopes of the expected reward against the sum over arms with b = 0, 1, -3 and a random one; the
-    logarithmic derivatives of each arm from differences of the map, for every member, and the
+    """Slopes of the expected reward against the sum over arms with b = 0, 1, -3 and a random one;
+    the logarithmic derivatives of each arm from differences of the map, for every member, and the
     closed form (e_j - p)/tau for softmax."""
     for i, (rng, rule, alpha, s, tau) in enumerate(cases(5, 210)):
         b = (0.0, 1.0, -3.0, float(rng.normal(0, 5)))[i % 4]

@@ -199,8 +199,17 @@ def best(impl):
     result="E31",
     tol=1e-12,
     instances=100,
-    real=dict(swapped=lambda a, p: p[1] * a[0] + p[0] * a[1], variance=policy.estimator_variance),
+    real=dict(
+        swapped=lambda a, p: p[1] * a[0] + p[0] * a[1],
+        variance=policy.estimator_variance,
+        with_mean=lambda a, p: 2 * p[0] * p[1] * (p[0] - p[1]) ** 2 * (a[0] - a[1]) ** 2,
+        with_none=lambda a, p: 2 * p[0] * p[1] * (p[1] * a[0] + p[0] * a[1]) ** 2,
+    ),
     mutants={
+        "no square on the difference of the weights": dict(
+            with_mean=lambda a, p: 2 * p[0] * p[1] * (p[0] - p[1]).abs() * (a[0] - a[1]) ** 2
+        ),
+        "none: the mean utility squared": dict(with_none=lambda a, p: 2 * p.prod() * (p @ a) ** 2),
         "weights not swapped": dict(swapped=lambda a, p: p @ a),
         "plain mean": dict(swapped=lambda a, p: a.mean()),
         "variance of the mean baseline": dict(
@@ -212,18 +221,24 @@ def best(impl):
     },
 )
 def two_keys(impl):
-    """With the swapped mean both draws give the exact gradient; the variance at other numbers is
-    2 p_1 p_2 (b - b*)^2 / tau^2; the case 0.0018, 0.1152, 0 to the last digit; and a utility for
-    which the mean is infinitely worse than none."""
+    """With the swapped mean both draws give the exact gradient; the mean squared distance of the
+    two estimates from it, with mean and with none, against the formulas; the variance at other
+    numbers is 2 p_1 p_2 (b - b*)^2 / tau^2; the case 0.0018, 0.1152, 0 to the last digit; and a
+    utility for which the mean is infinitely worse than none."""
     for _, s, tau, p, a in rows(4, 98, 2, 3):
         b = float(impl.swapped(a, p))
         exact = slope(lambda x, t=tau, r=a: softmax(x, t) @ r, s)
         off = largest(policy.reinforce(a, p, torch.arange(2), tau, b) - exact)
         other = b + 1.7
         cost = 2 * p.prod() * 1.7**2 / tau**2
+        for name, formula in (("mean", impl.with_mean), ("none", impl.with_none)):
+            each = policy.reinforce(a, p, torch.arange(2), tau, name)
+            spread = p @ ((each - exact) ** 2).sum(-1)
+            off = max(off, largest(formula(a, p) / tau**2 - spread) / (1 + float(spread)))
         yield max(off, largest(impl.variance(a, p, other, tau) - cost) / (1 + float(cost)))
     p, a = torch.tensor([0.9, 0.1], dtype=s.dtype), torch.tensor([1.0, 0.0], dtype=s.dtype)
-    three = [float(impl.variance(a, p, b, 1.0)) for b in ("none", "mean", float(impl.swapped(a, p)))]
+    numbers = ("none", "mean", float(impl.swapped(a, p)))
+    three = [float(impl.variance(a, p, b, 1.0)) for b in numbers]
     yield max(abs(x - y) for x, y in zip(three, (0.0018, 0.1152, 0.0)))
     a = torch.tensor([0.9, -0.1], dtype=s.dtype)
     none, mean = (float(impl.variance(a, p, b, 1.0)) for b in ("none", "mean"))
@@ -454,7 +469,9 @@ def squared(c, y):
             soft=lambda p, v, g, tau: policy.score_gradient(-v @ g, p, 1.0)
         ),
         "reward at the output": dict(
-            hard=lambda p, v, loss, tau: -policy.bandit_gradient(-loss(p @ v).expand(len(p)), p, tau)
+            hard=lambda p, v, loss, tau: -policy.bandit_gradient(
+                -loss(p @ v).expand(len(p)), p, tau
+            )
         ),
     },
 )

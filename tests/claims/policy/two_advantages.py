@@ -275,7 +275,7 @@ def meeting(impl):
     "prop-stationary",
     part="(a) equal utilities on the support",
     result="E32",
-    tol=1e-11,
+    tol=1e-8,
     instances=140,
     real=dict(on=lambda p: p > 0),
     mutants={
@@ -285,21 +285,21 @@ def meeting(impl):
     },
 )
 def at_rest(impl):
-    """Random utilities, made equal on the support: autograd's gradient of a loss with these
-    utilities is 0; with one utility on the support changed it is not.  Orders 1 to 3."""
+    """Random utilities, made equal on the support: the slopes of a loss with these utilities, by
+    central differences of the map, are 0; with one utility on the support changed they are not.
+    Orders 1 to 3."""
     rng = np.random.default_rng(6)
     for i in range(140):
         alpha = (1.0, *ORDERS)[i % 7]
         s, tau = draw(rng, 3, 8, 1.0)
         rule = Shannon() if alpha == 1 else Tsallis(alpha)
-        x = s.clone().requires_grad_()
-        p = rule(x, tau)
+        p, steps = rule(s, tau), 1e-6 * torch.eye(len(s), dtype=s.dtype)
+        J = (rule(s + steps, tau) - rule(s - steps, tau)) / 2e-6
         a = torch.as_tensor(rng.normal(0, 2, len(s)))
-        same = torch.where(impl.on(p.detach()), 0.7, a)
-        (still,) = torch.autograd.grad(p @ same, x, retain_graph=True)
-        other = torch.where(p.detach() > 0, 0.7, a)
+        still = J @ torch.where(impl.on(p), 0.7, a)
+        other = torch.where(p > 0, 0.7, a)
         other[p.argmax()] += 1
-        (moved,) = torch.autograd.grad(p @ other, x)
+        moved = J @ other
         alone = int((p > 0).sum()) == 1
         yield max(float(still.abs().max()), float((moved.abs().max() > 1e-6) == alone))
 
