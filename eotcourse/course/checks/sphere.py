@@ -45,7 +45,7 @@ exercise(
         "straight": (2 / 3, "That is the same curve, but not at constant speed."),
         "no square": (3**0.5 / 2, "That is a coordinate on the sphere of radius one."),
         "other key": (0.25, "That is the weight of B."),
-        "whole angle": (0.5**2, "How large is the angle between two corners?"),
+        "half the way": (math.cos(math.pi / 12) ** 2, "How large is the angle between two corners?"),
     },
 )
 

@@ -74,9 +74,19 @@ def right_angle(start, foot, other, path, level, plane):
 
 
 _BOXES = {
-    "FORWARD": ((0.17, 0.13), "$V(s) = \\max_p\\ \\langle s, p\\rangle - \\tau\\,\\Omega(p)$\n$p = \\nabla V(s)$"),
-    "BACKWARD": ((0.83, 0.13), "$a = -\\partial L/\\partial p$\n$\\partial L/\\partial s = -\\frac{u}{\\tau}\\,(a - \\bar a)$"),
-    "GEOMETRY": ((0.5, 0.87), "$G = \\tau\\,\\mathrm{diag}(1/u)$ on steps of $p$\nits inverse is $J$"),
+    "FORWARD": (
+        (0.17, 0.13),
+        "$V(s) = \\max_p\\ \\langle s, p\\rangle - \\tau\\,\\Omega(p)$\n$p = \\nabla V(s)$",
+    ),
+    "BACKWARD": (
+        (0.83, 0.13),
+        "$a = -\\partial L/\\partial p$\n"
+        "$\\partial L/\\partial s = -\\frac{u}{\\tau}\\,(a - \\bar a)$",
+    ),
+    "GEOMETRY": (
+        (0.5, 0.87),
+        "$G = \\tau\\,\\mathrm{diag}(1/u)$ on steps of $p$\nits inverse is $J$",
+    ),
 }
 
 
@@ -95,7 +105,8 @@ def whole_map(arrows):
     fig, ax = plt.subplots(figsize=(6.9, 5.2))
     for name, (at, words) in _BOXES.items():
         box = {"boxstyle": "round,pad=0.5", "facecolor": "#eef3fa", "edgecolor": LIGHT["softmax"]}
-        ax.text(*at, f"{name}\n{words}", ha="center", va="center", linespacing=1.5, bbox=box, zorder=3)
+        words = f"{name}\n{words}"
+        ax.text(*at, words, ha="center", va="center", linespacing=1.5, bbox=box, zorder=3)
     # Tail, head, number, and text of each arrow; texts stand outside a pair or well within it.
     routes = {
         ("FORWARD", "BACKWARD"): ((0.36, 0.10), (0.66, 0.10), (0.5, 0.035), "center"),

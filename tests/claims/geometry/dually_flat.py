@@ -167,13 +167,17 @@ def prior(impl):
         full = tensor(softmax(s.numpy() / tau + np.log(pi.numpy())))
         cold = impl.attend(s, 0.01, bias)
         yield max(
-            float((geometry.e_geodesic(pi, first, 1 / tau) - impl.attend(s, tau, bias)).abs().max()),
-            float(
-                (geometry.e_geodesic(plain, full, strength) - impl.attend(s, tau, strength * bias))
-                .abs()
-                .max()
-            ),
-            float((cold - impl.share(pi, (s == s.max()).double())).abs().max()),
+            *(
+                float((x - y).abs().max())
+                for x, y in (
+                    (geometry.e_geodesic(pi, first, 1 / tau), impl.attend(s, tau, bias)),
+                    (
+                        geometry.e_geodesic(plain, full, strength),
+                        impl.attend(s, tau, strength * bias),
+                    ),
+                    (cold, impl.share(pi, (s == s.max()).double())),
+                )
+            )
         )
 
 
@@ -267,7 +271,9 @@ def projection(impl):
         "temperature for its inverse": dict(error=lambda beta, gap: gap / beta),
         "other sign": dict(error=lambda beta, gap: -beta * gap),
         "squared distance on the sphere": dict(
-            divergence=lambda p, q: float(geometry.fisher_rao_distance(tensor(p), tensor(q))) ** 2 / 2
+            divergence=lambda p, q: float(
+                geometry.fisher_rao_distance(tensor(p), tensor(q)) ** 2 / 2
+            )
         ),
     },
     covers=("eq-dually-flat-pythagoras",),

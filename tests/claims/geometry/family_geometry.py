@@ -331,7 +331,11 @@ def three(p, alpha, tau):
     result="T5.7",
     tol=1e-10,
     instances=56,
-    real=dict(three=three, package=package, rim=lambda alpha: 1 - alpha if alpha < 2 else alpha - 3),
+    real=dict(
+        three=three,
+        package=package,
+        rim=lambda alpha: 1 - alpha if alpha < 2 else alpha - 3,
+    ),
     mutants={
         "sum of responses not squared": dict(
             three=lambda p, al, tau: three(p, al, tau) * float((p ** (2 - al)).sum())
@@ -443,7 +447,9 @@ def pythagoras(p, q, tau):
     ),
     mutants={
         "distances add": dict(
-            distance=lambda p, q, tau: float((tau.sqrt() * geometry.fisher_rao_distance(p, q)).sum())
+            distance=lambda p, q, tau: float(
+                (tau.sqrt() * geometry.fisher_rao_distance(p, q)).sum()
+            )
         ),
         "temperature missing": dict(
             distance=lambda p, q, tau: pythagoras(p, q, torch.ones_like(tau))
@@ -487,11 +493,12 @@ def product(impl):
         slow = torch.stack(
             [geometry.fisher_rao_geodesic(p[k], q[k], t ** (1 + k)) for k in range(3)], 1
         )
+        square = float((geometry.fisher_rao_distance(p, q) ** 2).sum())
         yield max(
             abs(length(path) - d) / d,
             max(0.0, d - length(bent / bent.sum(-1, keepdim=True))),
             max(0.0, d - length(slow)),
-            abs(impl.product(p, q) - math.sqrt(float((geometry.fisher_rao_distance(p, q) ** 2).sum()))),
+            abs(impl.product(p, q) - math.sqrt(square)),
         )
 
 
@@ -522,4 +529,5 @@ def across(impl):
         at = torch.as_tensor(np.concatenate([p[:2], q[:2]]))
         x, y = torch.zeros(2, 4, dtype=at.dtype)
         x[:2], y[2:] = torch.as_tensor(rng.normal(size=(2, 2)))
-        yield abs(riemann(lambda z, a=a, b=b: impl.metric(a(z[:2]), b(z[2:])), at, x, impl.second(y)))
+        metric = lambda z, a=a, b=b: impl.metric(a(z[:2]), b(z[2:]))  # noqa: E731
+        yield abs(riemann(metric, at, x, impl.second(y)))

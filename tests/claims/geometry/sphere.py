@@ -101,7 +101,7 @@ def quadratic(impl):
                 float(mpmath.fsum(a * mpmath.log(a / b) for a, b in zip(x, y, strict=True)))
                 for x, y in ((p, q), (q, p))
             ]
-        form = impl.form(torch.as_tensor(d), torch.tensor([float(a) for a in p], dtype=torch.float64))
+        form = impl.form(torch.as_tensor(d), torch.as_tensor(np.array(p, dtype=float)))
         yield max(0.0, max(abs(x - form) for x in orders) / impl.bound(width) - 1)
 
 
@@ -235,8 +235,8 @@ def speed(path, t, h=1e-5):
 )
 def arc(impl):
     """The path runs from end to end, its speed sqrt(sum v^2/p) by finite differences in the weights
-    is everywhere the distance, the embedding has this speed too and norm 2, randomly bent paths with
-    the same ends are longer, and rows without a common key have the largest distance."""
+    is everywhere the distance, the embedding has this speed too and norm 2, randomly bent paths
+    with the same ends are longer, and rows without a common key have the largest distance."""
     for rng, p, q in rows(3, 80):
         d = impl.distance(p, q)
         path = lambda t, p=p, q=q: impl.path(p, q, t)  # noqa: E731
@@ -254,9 +254,10 @@ def arc(impl):
         long = (step**2 / torch.where(middle == 0, 1.0, middle)).sum(-1).sqrt().sum()
         worst.append(max(0.0, d - float(long) - 1e-3 * d))
         k = len(p) // 2
-        apart = [torch.cat([p[:k] / p[:k].sum(), 0 * q[k:]]), torch.cat([0 * p[:k], q[k:] / q[k:].sum()])]
         if p[:k].sum() > 0:
-            worst.append(abs(impl.distance(*apart) - impl.largest))
+            one = torch.cat([p[:k] / p[:k].sum(), 0 * q[k:]])
+            two = torch.cat([0 * p[:k], q[k:] / q[k:].sum()])
+            worst.append(abs(impl.distance(one, two) - impl.largest))
         yield max(worst)
 
 
