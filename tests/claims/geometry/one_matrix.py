@@ -212,7 +212,7 @@ def interior(seed, count):
 
 
 def maximise(s, tau, A, start):
-    """Newton's method on the simplex for <s, p> - tau (sum p log p + p.A.p/2), near its solution."""
+    """Newton's method for <s, p> - tau (sum p log p + p.A.p/2), started near its solution."""
     p, n = start.copy(), len(s)
     for _ in range(8):
         rise = s - tau * (np.log(p) + 1 + A @ p)
