@@ -52,7 +52,7 @@ def right_angle(start, foot, other, path, level, plane):
 
     simplex.triangle(axes[0])
     for ax, place, prior, name in (
-        (axes[0], simplex.to_plane, (-18, -2), (12, -4)),
+        (axes[0], simplex.to_plane, (-18, -2), (17, 0)),
         (axes[1], above, (-4, 9), (14, 9)),
     ):
         ax.plot(*place(path).T, color=LIGHT["entmax"], linestyle=DASHES["entmax"], zorder=4)
