@@ -41,7 +41,8 @@ def fenchel_young_loss(s, target, regularizer=None, tau=1.0, dim=-1, reduction="
     Tensor
         A scalar, or with "none" the shape of `s` without `dim`; raw units, float32 for the half
         precisions. Never below 0 by more than rounding. A score of -inf is harmless where the
-        target is 0; a target with mass there costs +inf, with gradient 0 in that row.
+        target is 0; a target with mass there costs +inf, with gradient 0 in that row. A row
+        with every score -inf and a target of zeros, such as padding, costs 0.
 
     Raises
     ------
@@ -74,6 +75,7 @@ def fenchel_young_loss(s, target, regularizer=None, tau=1.0, dim=-1, reduction="
     gain = (y * torch.where(y == 0, 0.0, theta)).sum(-1)
     loss = tau * (regularizer.potential(theta) + regularizer.penalty(y) - gain)
     loss = torch.where(impossible, math.inf, loss)
+    loss = torch.where((theta == -math.inf).all(-1) & ~impossible, 0.0, loss)
     if reduction == "none":
         return loss
     return loss.mean() if reduction == "mean" else loss.sum()

@@ -197,3 +197,14 @@ def test_wrong_arguments_are_named():
         softmax_loss(torch.zeros(2, 3, dtype=torch.int64), torch.tensor([0, 1]))
     with pytest.raises(ValueError, match=r"0\.5"):
         entmax_loss(s, torch.tensor([0, 1]), 0.5)
+
+
+@pytest.mark.parametrize("loss", [softmax_loss, sparsemax_loss, entmax_loss])
+def test_a_padding_row_costs_nothing(loss):
+    s = torch.tensor([[1.0, 0.0], [-INF, -INF]], dtype=F64, requires_grad=True)
+    y = torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=F64)
+    each = loss(s, y, reduction="none")
+    assert each[1] == 0 and each[0] == loss(s[:1], y[:1])
+    (gradient,) = torch.autograd.grad(each.sum(), s)
+    assert (gradient[1] == 0).all() and gradient.isfinite().all()
+    assert loss(s, torch.tensor([0, 0]), reduction="none")[1] == INF

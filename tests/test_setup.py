@@ -245,6 +245,11 @@ def test_installed_again_when_something_changed(installer, monkeypatch, tmp_path
     del installer.packages["nbval"]
     course.install()
     assert len(installer.calls) == done + 3, "a package was removed"
+    monkeypatch.setattr(course, "ROOT", tmp_path)
+    for name in ("requirements.txt", "pyproject.toml"):
+        (tmp_path / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
+    course.install()
+    assert len(installer.calls) == done + 4, "another copy of the repository"
 
 
 def test_installed_torch_is_announced_and_kept(installer, capsys):

@@ -371,7 +371,8 @@ def install():
         raise Stop(f"CONSTRAINTS names {extra}, which cannot be read.") from None
     index = os.environ.get("TORCH_INDEX")
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    mark = fingerprint(version, requirements, project, constraints, str(index))
+    # The copy too: from another one, `eotcourse` must be linked anew.
+    mark = fingerprint(version, requirements, project, constraints, str(index), str(ROOT))
     stamp = folder / STAMP
     here = {*packages, *(p.replace("_", "-") for p in packages)}
     missing = [n for n in requirement_names(requirements) if n not in here]

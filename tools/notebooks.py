@@ -452,10 +452,10 @@ def check():
             found.append(f"{page}: the answer keys are out of step with the source")
     kept = {target(p) for p in pages()}
     built = (p for p in BOOK.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
-    found += [f"{p.relative_to(ROOT)}: no source" for p in sorted(built) if p not in kept]
+    found += [f"{p.relative_to(ROOT)}: no source, delete it" for p in sorted(built) if p not in kept]
     modules = {checks_module(p) for p in pages() if answer_keys(read(p), p)}
     stray = set(CHECKS.glob("*.py")) - modules - {CHECKS / "__init__.py"}
-    found += [f"{p.relative_to(ROOT)}: no exercises in any source" for p in sorted(stray)]
+    found += [f"{p.relative_to(ROOT)}: no exercises in any source, delete it" for p in sorted(stray)]
     return found
 
 
