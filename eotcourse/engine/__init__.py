@@ -1,0 +1,1 @@
+"""Attention without the matrix of weights: what `eotcourse.attention` calls by `backend`."""
