@@ -344,3 +344,13 @@ def test_canary_each_mistake_fails(tmp_path):
         assert code != 0, attempt
         for i, (mistake, words) in enumerate(MISTAKES):
             assert re.search(rf"bad{i}\.md:{re.escape(words)}", said), f"{attempt}: {mistake}: {said}"
+
+
+def test_each_full_stop_stays_with_its_own_formula(tmp_path):
+    # Both texts behind a link or a formula are the same full stop.
+    text = "# Page\n\nSee [the list](index.md).\nThen $x$.\n"
+    assert build(tmp_path, page=text) == (0, "")
+    page = (tmp_path / "_build/page.html").read_text()
+    inner = re.search(r"<p>See (.*?)</p>", page, re.S)[1]
+    words = re.sub(r"<[^>]*>", "", re.sub(r"<(svg|math)\b.*?</\1>", "x", inner, flags=re.S))
+    assert " ".join(words.split()) == "the list. Then xx."

@@ -162,7 +162,9 @@ def keep_closing(node) -> None:
     if isinstance(node, nodes.math) and isinstance(after, nodes.Text):
         if after[:1] in tuple(".,;:!?)"):
             node[CLOSING] = after[0]
-            after.parent.replace(after, nodes.Text(after[1:]))
+            # Texts compare equal by their words, and docutils replaces the first that is equal.
+            place = next(i for i, x in enumerate(after.parent.children) if x is after)
+            after.parent[place] = nodes.Text(after[1:])
 
 
 def markup(node) -> str:
