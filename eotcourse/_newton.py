@@ -58,15 +58,19 @@ def _solve_rows(rows, alpha):
     return torch.where(empty, 0.0, p), torch.where(empty, -math.inf, top + zeta)
 
 
+def near_weights(gap, a):
+    """exp_a of z - zeta, and t = a * gap cut off at -1, where the weight is 0."""
+    t = (a * gap).clamp_min(-1)
+    return torch.where(t == 0, gap, gap * (t.log1p() / t)).exp(), t
+
+
 def _near(z, alpha):
     a = alpha - 1
     info = torch.finfo(z.dtype)
     z = z.clamp_min(-math.sqrt(info.max))  # a * -inf is NaN at alpha = 1
     zeta = torch.zeros_like(z[:, :1])
     for _ in range(_STEPS):
-        gap = z - zeta
-        t = (a * gap).clamp_min(-1)
-        p = torch.where(t == 0, gap, gap * (t.log1p() / t)).exp()
+        p, t = near_weights(z - zeta, a)
         mass = p.sum(-1, keepdim=True)
         response = (p / (1 + t).clamp_min(info.tiny)).sum(-1, keepdim=True)
         log_mass = mass.log()
@@ -82,8 +86,10 @@ def _near(z, alpha):
 def power(base, r):
     """`base` >= 0 to the power r, and to the power r - 1 (0 where the base is 0)."""
     whole = isinstance(r, float) and round(r)
-    if whole in (1, 2, 3) and abs(r - whole) < 1e-12:
-        lower = base.sign() if whole == 1 else base if whole == 2 else base * base
+    if 1 <= whole <= 5 and abs(r - whole) < 1e-12:
+        lower = base.sign() if whole == 1 else base
+        for _ in range(whole - 2):
+            lower = lower * base
         return base * lower, lower
     # Not torch.pow: the last entries of a row must be rounded like the others. The clamps keep
     # zeros and subnormal numbers, which are slow, out of the elementary functions.

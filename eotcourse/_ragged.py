@@ -22,6 +22,7 @@ from . import _newton
 SHORTEST = 128
 DENSEST = 0.5
 _GROUP = 8
+MULTIPLE = 4 * _GROUP
 _CHUNK = 1 << 22
 
 
@@ -68,35 +69,72 @@ def find(rows, alpha, tau):
 
 def _find(x, alpha, tau):
     r, n = x.shape
-    a = alpha - 1
-    eps = torch.finfo(x.dtype).eps
-    missing = -n % (4 * _GROUP)
+    missing = -n % MULTIPLE
     if missing:
         x = torch.nn.functional.pad(x, (0, missing), value=-math.inf)
+    screened = screen(x, alpha, tau)
+    if screened is None:
+        return None
+    support = survivors(x, alpha, tau, screened, DENSEST * n)
+    if support is not None and missing:
+        support.flat.sub_(support.row * missing)
+    return support
+
+
+class Screened(NamedTuple):
+    """What one pass over the scores says: the top of every row, maxima over groups, a bound.
+
+    `kappa`, shape (r, 1), is a lower bound of the threshold for scores relative to the top.
+    """
+
+    top: torch.Tensor
+    maxima: torch.Tensor
+    kappa: torch.Tensor
+
+
+def screen(x, alpha, tau):
+    """`Screened` for rows whose length is a `MULTIPLE`, or None if one holds NaN or +inf.
+
+    `alpha` is at least `_newton.NEAR`; above 2 it must be a number.
+    """
+    r, n = x.shape
     # Groups of entries a stride of m apart: their maxima are sums over vectors of neighbours.
-    m = x.shape[1] // _GROUP
+    m = n // _GROUP
     maxima = x.view(r, _GROUP, m).amax(1)
     split = 8 if m >= 1024 else 4 if m >= 256 else 1
     coarse = maxima.view(r, split, m // split).amax(1) if split > 1 else maxima
     top = coarse.amax(-1, keepdim=True)
     if not bool(top.amax() < math.inf):
         return None
-    kappa = _bound(coarse, top, alpha, tau)
+    return Screened(top, maxima, _bound(coarse, top, alpha, tau))
+
+
+def survivors(x, alpha, tau, screened, most, crowd=1.0):
+    """The support of rows that were screened, or None where it isn't sparse.
+
+    Sparse is at most `most` entries that may have weight in a row, and at most the share `crowd`
+    of groups that have some.
+    """
+    r, n = x.shape
+    top, maxima, kappa = screened
+    m = n // _GROUP
+    a = alpha - 1
+    eps = torch.finfo(x.dtype).eps
     # Rounding of the bound, and of its way back to the units of the scores.
     reach = tau / a
     cut = top + kappa * reach - 4 * eps * (top.abs() + 4 * reach)
     group = _above(maxima, cut)
+    if len(group) > crowd * r * m:
+        return None
     group_row = torch.div(group, m, rounding_mode="floor")
     index = (group + group_row * (_GROUP - 1) * m).unsqueeze(1) + torch.arange(0, _GROUP * m, m)
     values = x.view(-1).index_select(0, index.view(-1))
     keep = _above(values.view(-1, _GROUP), cut.index_select(0, group_row))
     row = group_row.index_select(0, torch.div(keep, _GROUP, rounding_mode="floor"))
     flat = index.view(-1).index_select(0, keep)
-    if missing:
-        flat -= row * missing
     count = torch.bincount(row, minlength=r)
     width = int(count.max())
-    if width > DENSEST * n:
+    if width > most:
         return None
     # Column by column: the sums of Newton's method then run over whole vectors of rows.
     rank = torch.arange(len(flat)) - (torch.cumsum(count, 0) - count).index_select(0, row)
@@ -105,12 +143,16 @@ def _find(x, alpha, tau):
     y.scatter_(0, place, values.index_select(0, keep))
     empty = top == -math.inf
     y = (y.view(width, r) - torch.where(empty, 0.0, top).mT) * _columns(a / tau)
-    alpha = _columns(alpha)
-    kappa, last = _newton.climb(y, kappa.mT, alpha, 0)
-    p, _ = _newton.power(y.sub_(kappa).sub_(last).clamp_min_(0), 1 / (alpha - 1))
-    p = (p / p.sum(0)).view(-1).index_select(0, place)
-    zeta = top / tau + (1 + (kappa + last).mT) / a
-    return Support(flat, row, p, torch.where(empty, -math.inf, zeta))
+    if not isinstance(alpha, torch.Tensor) and alpha > 2:
+        p, zeta = _newton.solve(y.mT / a, alpha)
+        p, zeta = p.mT.reshape(-1), zeta.unsqueeze(-1)
+    else:
+        alpha = _columns(alpha)
+        kappa, last = _newton.climb(y, kappa.mT, alpha, 0)
+        p, _ = _newton.power(y.sub_(kappa).sub_(last).clamp_min_(0), 1 / (alpha - 1))
+        p, zeta = (p / p.sum(0)).view(-1), (1 + (kappa + last).mT) / a
+    zeta = torch.where(empty, -math.inf, top / tau + zeta)
+    return Support(flat, row, p.index_select(0, place), zeta)
 
 
 def _above(x, cut):
@@ -125,6 +167,9 @@ def _columns(x):
 
 def _bound(entries, top, alpha, tau):
     """A lower bound of kappa, shape (r, 1), from some entries of each row, `top` among them."""
+    if not isinstance(alpha, torch.Tensor) and alpha > 2:  # Newton's steps could overshoot
+        _, zeta = _newton.solve((entries - top) / tau, alpha)
+        return (alpha - 1) * zeta.unsqueeze(-1) - 1
     kappa = torch.full_like(top.mT, -1.0)
     y = ((entries - top) * ((alpha - 1) / tau)).mT.contiguous()
     for _ in range(3):

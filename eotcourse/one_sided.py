@@ -8,12 +8,15 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional as F
 
+from .engine import blockwise
 from .priors import Causal, bias_of_rows, broadcasts_to
-from .regularizers import Regularizer, Shannon
+from .regularizers import Regularizer, Shannon, Tsallis
 from .simplex import check_floating, working
 
 _SHANNON = Shannon()
 _CAUSAL = Causal()
+
+_WORTH_BLOCKS = 1 << 18
 
 # What `eotcourse.nn.record_advantages` lets see the weights of every call, and give them back.
 WATCHERS = ContextVar("watchers of attention", default=())
@@ -83,8 +86,13 @@ def attention(
     causal_align : {"top_left", "bottom_right"}
         Position of query i: i, or i + k_len - q_len so that the last query sees every key. Holds
         for `is_causal` and for every prior.
-    backend : {"auto", "dense"}
-        The dense computation is the only one in this version.
+    backend : {"auto", "dense", "blockwise"}
+        "dense" forms all weights; it is the specification. "blockwise" needs memory linear in the
+        lengths and gives the same results, to rounding, and first derivatives, for tensors on a
+        CPU, `Shannon`, and `Tsallis` with an alpha per head at most. "auto" takes it for such
+        problems from 2**18 pairs of query and key on, and else "dense": for `need_weights`,
+        inside `torch.compile`, `torch.func` and `eotcourse.nn.record_advantages`, and
+        for forward-mode derivatives.
     return_aux : bool
         Also return an `Aux`.
     need_weights : bool
@@ -103,7 +111,10 @@ def attention(
         For what isn't a tensor or a number, dtypes that aren't floating point or differ, and
         masks that are neither boolean nor floating point.
     ValueError
-        For shapes, devices, probabilities, scales or names that don't fit, naming them.
+        For shapes, devices, probabilities, scales or names that don't fit, naming them; for what
+        the backend that was named can't do.
+    RuntimeError
+        For a second derivative of "blockwise".
 
     Notes
     -----
@@ -119,8 +130,8 @@ def attention(
     >>> out, aux.threshold
     (tensor([[1., 0., 0.]]), tensor([2.]))
     """
-    if backend not in ("auto", "dense"):
-        known = backend in ("blockwise", "triton")
+    if backend not in ("auto", "dense", "blockwise"):
+        known = backend == "triton"
         raise ValueError(
             f"backend {backend!r} " + ("does not exist in this version" if known else "is unknown")
         )
@@ -156,14 +167,25 @@ def attention(
         k, v = _share_heads(q, k, "key"), _share_heads(q, v, "value")
     _check_leading(q, k, v)
 
-    theta = (q * _check_scale(scale, q.shape[-1])) @ k.mT
+    scale = _check_scale(scale, q.shape[-1])
+    shape = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
+    if attn_mask is not None and not broadcasts_to(attn_mask.shape, shape):
+        raise ValueError(
+            f"attn_mask of shape {tuple(attn_mask.shape)} doesn't broadcast to scores of shape "
+            f"{tuple(shape)}"
+        )
     first_query = k.shape[-2] - q.shape[-2] if causal_align == "bottom_right" else 0
+    if _goes_blockwise(backend, q, k, v, attn_mask, regularizer, shape, need_weights):
+        reach = blockwise.Reach(first_query, math.inf, 0 if is_causal else math.inf)
+        order = _order(regularizer, q, shape)
+        out, threshold = blockwise.attend(
+            q, k, v, order, scale, attn_mask, reach, regularizer.prior, dropout_p
+        )
+        out = out.to(query.dtype)
+        return (out, Aux(threshold)) if return_aux else out
+
+    theta = (q * scale) @ k.mT
     if attn_mask is not None:
-        if not broadcasts_to(attn_mask.shape, theta.shape):
-            raise ValueError(
-                f"attn_mask of shape {tuple(attn_mask.shape)} doesn't broadcast to scores of "
-                f"shape {tuple(theta.shape)}"
-            )
         if attn_mask.dtype == torch.bool:
             theta = torch.where(attn_mask, theta, -math.inf)
         else:
@@ -182,6 +204,32 @@ def attention(
     if not return_aux:
         return out
     return out, Aux(threshold, weights.to(query.dtype) if need_weights else None)
+
+
+def _goes_blockwise(backend, q, k, v, mask, regularizer, shape, need_weights):
+    """Whether a call is computed block by block; `ValueError` if it was told to and can't."""
+    if backend == "dense":
+        return False
+    if backend == "auto" and (
+        shape[-2] * shape[-1] < _WORTH_BLOCKS or torch.compiler.is_compiling() or WATCHERS.get()
+    ):
+        return False
+    obstacle = "need_weights=True needs all weights" if need_weights else None
+    if type(regularizer).solve not in (Shannon.solve, Tsallis.solve):
+        obstacle = f"a {type(regularizer).__name__} needs whole rows of weights"
+    elif obstacle is None:
+        tensors = [x for x in (q, k, v, mask, *regularizer.parameters()) if x is not None]
+        obstacle = blockwise.obstacle(tensors, _order(regularizer, q, shape), regularizer.prior)
+    if obstacle is not None and backend == "blockwise":
+        raise ValueError(f"backend 'blockwise' can't be used: {obstacle}")
+    return obstacle is None and not WATCHERS.get()
+
+
+def _order(regularizer, q, shape):
+    """The order alpha of the regulariser's problem, for scores of this shape."""
+    if not isinstance(regularizer, Tsallis):
+        return 1.0
+    return regularizer._order(q.new_zeros(()).expand(shape))
 
 
 def _add(theta, bias):

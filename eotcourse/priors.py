@@ -43,6 +43,10 @@ class Prior(nn.Module, abc.ABC):
             return NotImplemented
         return _Sum(self, other)
 
+    def parts(self):
+        """The priors of which this one is the sum."""
+        return [self]
+
 
 class _Sum(Prior):
     def __init__(self, first, second):
@@ -52,6 +56,9 @@ class _Sum(Prior):
     def bias(self, q_positions, k_positions, head=None):
         first = self.first.bias(q_positions, k_positions, head)
         return first + self.second.bias(q_positions, k_positions, head)
+
+    def parts(self):
+        return self.first.parts() + self.second.parts()
 
 
 def _lag(q_positions, k_positions):
@@ -392,13 +399,17 @@ def bias_of_rows(prior, scores, first_query=0):
     n_queries = scores.shape[-2] if scores.dim() > 1 else 1
     q_positions = torch.arange(n_queries, device=scores.device) + first_query
     k_positions = torch.arange(scores.shape[-1], device=scores.device)
-    bias = prior.bias(q_positions, k_positions).to(scores.dtype)
-    while bias.dim() > scores.dim() and bias.shape[0] == 1:
+    return fitting(prior.bias(q_positions, k_positions).to(scores.dtype), scores.shape)
+
+
+def fitting(bias, shape):
+    """A prior's term without leading dimensions of size 1 that scores of `shape` don't have."""
+    while bias.dim() > len(shape) and bias.shape[0] == 1:
         bias = bias[0]
-    if not broadcasts_to(bias.shape, scores.shape):
+    if not broadcasts_to(bias.shape, shape):
         raise ValueError(
             f"a prior of shape {tuple(bias.shape)} doesn't broadcast to scores of shape "
-            f"{tuple(scores.shape)}"
+            f"{tuple(shape)}"
         )
     return bias
 

@@ -506,6 +506,7 @@ class Tsallis(Regularizer):
             self.alpha = alpha
 
     def _order(self, rows):
+        """alpha, checked and shaped to broadcast with these rows of scores."""
         alpha = self.alpha
         if isinstance(alpha, torch.Tensor):
             if alpha.numel() == 1:

@@ -385,7 +385,7 @@ def _centre(alpha):
     return anchored if _may_be_steep(alpha) else centred
 
 
-def _dense_pullback(p, alpha, grad_p, grad_zeta, with_alpha):
+def dense_pullback(p, alpha, grad_p, grad_zeta, with_alpha):
     """`pullback` for whole rows, with the gradient in alpha summed to its shape."""
     grad_zeta = torch.where(p.sum(-1) == 0, 0.0, grad_zeta).unsqueeze(-1)
     grad_theta, slope = pullback(p, alpha, grad_p, grad_zeta, with_alpha, _centre(alpha))
@@ -417,7 +417,7 @@ class _Tsallis(torch.autograd.Function):
     def backward(ctx, grad_p, grad_zeta):
         p, *alpha = ctx.saved_tensors
         alpha = alpha[0] if alpha else ctx.alpha
-        return _dense_pullback(p, alpha, grad_p, grad_zeta, ctx.needs_input_grad[1])
+        return dense_pullback(p, alpha, grad_p, grad_zeta, ctx.needs_input_grad[1])
 
     @staticmethod
     def jvp(ctx, theta_t, alpha_t):
@@ -461,7 +461,7 @@ def _traced_context(ctx, inputs, output):
 
 def _traced_backward(ctx, grad_p, grad_zeta):
     p, alpha = ctx.saved_tensors
-    return _dense_pullback(p, alpha, grad_p, grad_zeta, ctx.needs_input_grad[1])
+    return dense_pullback(p, alpha, grad_p, grad_zeta, ctx.needs_input_grad[1])
 
 
 _traced.register_autograd(_traced_backward, setup_context=_traced_context)
@@ -487,7 +487,7 @@ class _Ragged(torch.autograd.Function):
         alpha = alpha[0] if alpha else ctx.order
         with_alpha = ctx.needs_input_grad[1]
         if torch.is_grad_enabled():  # the gradient's own graph needs the weights, not a copy
-            grad, slope = _dense_pullback(p, alpha, grad_p, grad_zeta, with_alpha)
+            grad, slope = dense_pullback(p, alpha, grad_p, grad_zeta, with_alpha)
             return grad / ctx.tau, slope, None, None
 
         def sums(x):

@@ -1,6 +1,7 @@
 """Attention against PyTorch's, on the whole grid, and where PyTorch's isn't defined."""
 
 import contextlib
+import functools
 import itertools
 import math
 
@@ -39,6 +40,12 @@ def same(ours, theirs, tensors, dtype):
         torch.testing.assert_close(x, y, atol=atol, rtol=atol)
 
 
+@pytest.fixture(params=["dense", "blockwise"])
+def attend(request):
+    """`attention` by either backend, as the name it has in the tests that ask for both."""
+    return functools.partial(attention, backend=request.param)
+
+
 MASKS = {
     "none": lambda lead, q, k, dtype: None,
     "bool": lambda lead, q, k, dtype: rand(*lead, q, k) > -0.5,
@@ -56,20 +63,20 @@ MASKS = {
 
 @pytest.mark.parametrize("dtype", ATOL, ids=str)
 @pytest.mark.parametrize("mask", MASKS)
-def test_equals_sdpa_for_every_mask_shape_and_size(dtype, mask):
+def test_equals_sdpa_for_every_mask_shape_and_size(attend, dtype, mask):
     for lead, (q_len, k_len) in itertools.product(
         [(), (3,), (2, 3), (2, 1, 3)], [(3, 5), (5, 3), (4, 4)]
     ):
         tensors = inputs(lead, q_len, k_len, dtype=dtype)
         m = MASKS[mask](lead, q_len, k_len, dtype)
         wanted = tensors + ((m,) if m is not None and m.requires_grad else ())
-        same(attention(*tensors, m), sdpa(*tensors, m), wanted, dtype)
+        same(attend(*tensors, m), sdpa(*tensors, m), wanted, dtype)
 
 
 @pytest.mark.parametrize("dtype", ATOL, ids=str)
 @pytest.mark.parametrize("gqa", [False, True])
 @pytest.mark.parametrize("scale", [None, 1.0, 0.3, 0.0, 2])
-def test_equals_sdpa_for_causal_scale_and_groups(dtype, gqa, scale):
+def test_equals_sdpa_for_causal_scale_and_groups(attend, dtype, gqa, scale):
     for lead, (q_len, k_len) in itertools.product(
         [(4,), (2, 4), (2, 1, 4)], [(3, 5), (5, 3), (4, 4)]
     ):
@@ -77,11 +84,11 @@ def test_equals_sdpa_for_causal_scale_and_groups(dtype, gqa, scale):
         tensors = inputs(lead, q_len, k_len, dtype=dtype, kv_lead=kv_lead)
         for causal in (False, True):
             arguments = dict(is_causal=causal, scale=scale, enable_gqa=gqa)
-            ours, theirs = attention(*tensors, **arguments), sdpa(*tensors, **arguments)
+            ours, theirs = attend(*tensors, **arguments), sdpa(*tensors, **arguments)
             same(ours, theirs, tensors, dtype)
 
 
-def test_equals_sdpa_for_broadcast_batches_and_unequal_groups():
+def test_equals_sdpa_for_broadcast_batches_and_unequal_groups(attend):
     for q_lead, k_lead, v_lead, gqa in [
         ((2, 3), (1, 3), (2, 1), False),
         ((1, 3), (5, 1), (1, 1), False),
@@ -95,7 +102,7 @@ def test_equals_sdpa_for_broadcast_batches_and_unequal_groups():
             rand(*v_lead, 5, 2, seed=2, grad=True),
         )
         arguments = dict(enable_gqa=gqa)
-        same(attention(*tensors, **arguments), sdpa(*tensors, **arguments), tensors, torch.float64)
+        same(attend(*tensors, **arguments), sdpa(*tensors, **arguments), tensors, torch.float64)
 
 
 @pytest.mark.parametrize("q_len, k_len, batch, d, d_v", [
@@ -103,21 +110,22 @@ def test_equals_sdpa_for_broadcast_batches_and_unequal_groups():
     (3, 5, 2, 4, 0), (1, 1, 1, 1, 1),
 ])  # fmt: skip
 @pytest.mark.parametrize("causal", [False, True])
-def test_empty_sizes(q_len, k_len, batch, d, d_v, causal):
+def test_empty_sizes(attend, q_len, k_len, batch, d, d_v, causal):
     tensors = inputs((batch, 2), q_len, k_len, d, d_v)
-    out, aux = attention(*tensors, is_causal=causal, return_aux=True, need_weights=True)
+    out, aux = attend(*tensors, is_causal=causal, return_aux=True)
     same(out, sdpa(*tensors, is_causal=causal), tensors, torch.float64)
     assert aux.threshold.shape == (batch, 2, q_len)
+    aux = attention(*tensors, is_causal=causal, return_aux=True, need_weights=True)[1]
     assert aux.weights.shape == (batch, 2, q_len, k_len)
     if k_len == 0:
         assert (aux.threshold == -INF).all()
 
 
 @pytest.mark.parametrize("q_heads, shared", [(0, 0), (0, 2)])
-def test_groups_of_no_heads(q_heads, shared):
+def test_groups_of_no_heads(attend, q_heads, shared):
     query, key = rand(2, q_heads, 3, 4, grad=True), rand(2, shared, 5, 4, seed=1, grad=True)
     value = rand(2, shared, 5, 6, seed=2, grad=True)
-    out = attention(query, key, value, enable_gqa=True)
+    out = attend(query, key, value, enable_gqa=True)
     assert out.shape == (2, 0, 3, 6)
     for g, x in zip(torch.autograd.grad(out.sum(), (query, key, value)), (query, key, value)):
         assert g.shape == x.shape and not g.any()
@@ -161,12 +169,12 @@ STRANGE = {
 
 @pytest.mark.parametrize("dtype", ATOL, ids=str)
 @pytest.mark.parametrize("kind", STRANGE)
-@pytest.mark.parametrize("p", [0.0, 0.4])
-def test_equals_sdpa_for_strange_strides_and_masks(kind, dtype, p):
+@pytest.mark.parametrize("backend, p", [("dense", 0.0), ("dense", 0.4), ("blockwise", 0.0)])
+def test_equals_sdpa_for_strange_strides_and_masks(kind, dtype, backend, p):
     *tensors, mask = STRANGE[kind](dtype)
     wanted = tuple(x for x in (*tensors, mask) if x.requires_grad)
     torch.manual_seed(0)
-    ours = attention(*tensors, mask, dropout_p=p)
+    ours = attention(*tensors, mask, dropout_p=p, backend=backend)
     torch.manual_seed(0)
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         theirs = sdpa(*tensors, mask, dropout_p=p)
@@ -203,12 +211,14 @@ def test_autocast_gives_what_sdpa_gives(dtype, outer):
 
 
 @pytest.mark.parametrize("dtype", HALF, ids=str)
-def test_half_precision_rounds_the_output_only(dtype):
+def test_half_precision_rounds_the_output_only(attend, dtype):
     tensors = inputs(k_len=300, dtype=dtype)
-    out, aux = attention(*tensors, return_aux=True, need_weights=True)
-    full, exact = attention(*(x.float() for x in tensors), return_aux=True, need_weights=True)
+    out, aux = attend(*tensors, return_aux=True)
+    full, exact = attend(*(x.float() for x in tensors), return_aux=True)
     assert torch.equal(out, full.to(dtype))
     assert torch.equal(aux.threshold, exact.threshold)
+    aux = attention(*tensors, return_aux=True, need_weights=True)[1]
+    exact = attention(*(x.float() for x in tensors), return_aux=True, need_weights=True)[1]
     assert torch.equal(aux.weights, exact.weights.to(dtype))
 
 
@@ -217,23 +227,23 @@ def test_half_precision_rounds_the_output_only(dtype):
 
 @pytest.mark.parametrize("q_len, k_len", [(2, 5), (5, 2), (4, 4), (1, 3)])
 @pytest.mark.parametrize("align", ["top_left", "bottom_right"])
-def test_causal_alignments(q_len, k_len, align):
+def test_causal_alignments(attend, q_len, k_len, align):
     tensors = inputs(q_len=q_len, k_len=k_len)
     offset = {"top_left": 0, "bottom_right": k_len - q_len}[align]
     allowed = torch.tensor([[j <= i + offset for j in range(k_len)] for i in range(q_len)])
-    out = attention(*tensors, is_causal=True, causal_align=align)
+    out = attend(*tensors, is_causal=True, causal_align=align)
     same(out, sdpa(*tensors, allowed), tensors, torch.float64)
     extra = rand(q_len, k_len, seed=8) > -0.5
-    out = attention(*tensors, extra, is_causal=True, causal_align=align)
+    out = attend(*tensors, extra, is_causal=True, causal_align=align)
     same(out, sdpa(*tensors, extra & allowed), tensors, torch.float64)
     bias = rand(q_len, k_len, seed=8)
-    out = attention(*tensors, bias, is_causal=True, causal_align=align)
+    out = attend(*tensors, bias, is_causal=True, causal_align=align)
     same(out, sdpa(*tensors, bias.masked_fill(~allowed, -INF)), tensors, torch.float64)
 
 
 @pytest.mark.parametrize("align", ["top_left", "bottom_right"])
 @pytest.mark.parametrize("causal", [False, True])
-def test_alibi_measures_from_the_position_of_the_query(align, causal):
+def test_alibi_measures_from_the_position_of_the_query(attend, align, causal):
     q_len, k_len, slopes = 2, 5, torch.tensor([0.5, 0.25, 0.1, 0.9], dtype=torch.float64)
     tensors = inputs(q_len=q_len, k_len=k_len)
     i = torch.arange(q_len)[:, None] + (k_len - q_len if align == "bottom_right" else 0)
@@ -241,35 +251,35 @@ def test_alibi_measures_from_the_position_of_the_query(align, causal):
     bias = -slopes[:, None, None] * (i - j).abs()
     if causal:
         bias = bias.masked_fill(j > i, -INF)
-    out = attention(
+    out = attend(
         *tensors, is_causal=causal, scale=0.7, causal_align=align,
         regularizer=Shannon(ALiBi(slopes)),
     )  # fmt: skip
     same(out, sdpa(*tensors, bias, scale=0.7), tensors, torch.float64)
 
 
-def test_log_prior_is_added_in_scaled_units():
+def test_log_prior_is_added_in_scaled_units(attend):
     tensors = inputs()
     log_pi = rand(5, seed=9)
-    out = attention(*tensors, scale=0.2, regularizer=Shannon(LogPrior(log_pi)))
+    out = attend(*tensors, scale=0.2, regularizer=Shannon(LogPrior(log_pi)))
     same(out, sdpa(*tensors, log_pi[None], scale=0.2), tensors, torch.float64)
 
 
-def test_positions_a_prior_does_not_have():
+def test_positions_a_prior_does_not_have(attend):
     with pytest.raises(ValueError, match="-2 to 2"):
-        attention(
+        attend(
             *inputs(q_len=5, k_len=3), causal_align="bottom_right",
             regularizer=Shannon(LogPrior(torch.zeros(5, 3))),
         )  # fmt: skip
     with pytest.raises(ValueError, match=r"\(2, 1, 5\).*\(3, 5\)"):
-        attention(*inputs(lead=()), regularizer=Shannon(LogPrior(torch.zeros(2, 1, 5))))
+        attend(*inputs(lead=()), regularizer=Shannon(LogPrior(torch.zeros(2, 1, 5))))
     with pytest.raises(ValueError, match=r"\(3, 3, 5\).*\(2, 4, 3, 5\)"):
-        attention(*inputs(), regularizer=Shannon(ALiBi([0.1, 0.2, 0.3])))
+        attend(*inputs(), regularizer=Shannon(ALiBi([0.1, 0.2, 0.3])))
 
 
 @pytest.mark.parametrize("kind", ["bool", "float", "prior"])
 @pytest.mark.parametrize("dtype", ATOL, ids=str)
-def test_query_that_may_attend_to_nothing(kind, dtype):
+def test_query_that_may_attend_to_nothing(attend, kind, dtype):
     tensors = inputs(dtype=dtype)
     allowed = (torch.arange(3) != 1)[:, None].expand(3, 5)
     bias = torch.zeros(3, 5).masked_fill(~allowed, -INF)
@@ -278,21 +288,23 @@ def test_query_that_may_attend_to_nothing(kind, dtype):
         "float": dict(attn_mask=bias),
         "prior": dict(regularizer=Shannon(LogPrior(bias))),
     }[kind]
-    out, aux = attention(*tensors, **arguments, return_aux=True, need_weights=True)
-    assert not out[..., 1, :].any() and not aux.weights[..., 1, :].any()
+    weights = attention(*tensors, **arguments, return_aux=True, need_weights=True)[1].weights
+    assert not weights[..., 1, :].any()
+    out, aux = attend(*tensors, **arguments, return_aux=True)
+    assert not out[..., 1, :].any()
     assert (aux.threshold[..., 1] == -INF).all()
     assert aux.threshold[..., [0, 2]].isfinite().all()
-    every = out.sum() + aux.weights.square().sum() + aux.threshold[..., [0, 2]].sum()
+    every = out.sum() + weights.square().sum() + aux.threshold[..., [0, 2]].sum()
     every = every + aux.threshold.exp().sum()
     for g in torch.autograd.grad(every, tensors):
         assert g.isfinite().all()
-    dq, _, _ = gradients(attention(*tensors, **arguments), tensors)
+    dq, _, _ = gradients(attend(*tensors, **arguments), tensors)
     assert not dq[..., 1, :].any() and dq[..., 0, :].any()
 
 
 @pytest.mark.parametrize("dtype", ATOL, ids=str)
 @pytest.mark.parametrize("kind", ["bool", "float", "prior", "causal", "dropout"])
-def test_excluded_positions_hold_no_influence(dtype, kind):
+def test_excluded_positions_hold_no_influence(attend, dtype, kind):
     """Whatever finite keys and values stand there, no bit changes, gradients included."""
     allowed = torch.ones(3, 5, dtype=torch.bool)
     allowed[:, 3:] = False
@@ -311,34 +323,34 @@ def test_excluded_positions_hold_no_influence(dtype, kind):
             k[..., 3:, :] = filler
             v[..., 3:, :] = filler
         torch.manual_seed(0)
-        out, aux = attention(q, k, v, **arguments, return_aux=True, need_weights=True)
+        out, aux = attend(q, k, v, **arguments, return_aux=True)
         dq, dk, dv = gradients(out, (q, k, v))
         assert not dk[..., 3:, :].any() and not dv[..., 3:, :].any()
-        results.append((out, *aux, dq, dk, dv))
+        results.append((out, aux.threshold, dq, dk, dv))
     for result in results[1:]:
         for x, y in zip(results[0], result):
             assert x.isfinite().all() and torch.equal(x, y)
 
 
-def test_a_finite_bias_never_excludes():
+def test_a_finite_bias_never_excludes(attend):
     tensors = inputs()
     bias = torch.full((3, 5), -1e30, dtype=torch.float64)
-    out = attention(*tensors, bias, scale=0.0)
+    out = attend(*tensors, bias, scale=0.0)
     torch.testing.assert_close(out, tensors[2].mean(-2, keepdim=True).expand_as(out))
 
 
-def test_zero_scale_is_the_prior():
+def test_zero_scale_is_the_prior(attend):
     tensors = inputs()
     pi = torch.softmax(rand(5), 0)
-    out = attention(*tensors, scale=0, regularizer=Shannon(LogPrior(pi.log())))
+    out = attend(*tensors, scale=0, regularizer=Shannon(LogPrior(pi.log())))
     torch.testing.assert_close(out, (pi @ tensors[2])[..., None, :].expand_as(out))
 
 
-def test_nan_stays_in_its_query():
+def test_nan_stays_in_its_query(attend):
     q, k, v = inputs()
     with torch.no_grad():
         q[0, 1, 2] = NAN
-    out = attention(q, k, v)
+    out = attend(q, k, v)
     bad = torch.zeros(2, 4, 3, dtype=torch.bool)
     bad[0, 1, 2] = True
     assert torch.equal(out.isnan().all(-1), bad) and torch.equal(out.isnan().any(-1), bad)
@@ -433,7 +445,6 @@ def test_compiles_without_a_graph_break(cast):
 @pytest.mark.parametrize(
     "change, error, words",
     [
-        (dict(backend="blockwise"), ValueError, "blockwise.*does not exist in this version"),
         (dict(backend="triton"), ValueError, "triton.*does not exist in this version"),
         (dict(backend="flash"), ValueError, "flash.*unknown"),
         (dict(causal_align="top-left"), ValueError, "top-left"),

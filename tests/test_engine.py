@@ -1,0 +1,377 @@
+"""The blockwise backend against the dense specification, by name, and what it must not do."""
+
+import math
+
+import pytest
+import torch
+
+import eotcourse
+from eotcourse import (
+    ALiBi,
+    Causal,
+    LearnableTsallis,
+    LogPrior,
+    Padding,
+    Shannon,
+    Tsallis,
+    Window,
+    attention,
+)
+from eotcourse.engine import blockwise
+from eotcourse.priors import Prior
+from test_simplex import rand
+
+# Heads have the order named, 0.02 and 0.3 more: on both sides of 1.2 and 2, where methods change.
+ORDERS = (1.0, 1.18, 4 / 3, 1.5, 1.98)
+SIZES = {"17": (17, 17), "63 and 300": (63, 300), "111 and 40": (111, 40)}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Several blocks, the last of them smaller, at these sizes."""
+    monkeypatch.setattr(blockwise, "_BLOCK", 1 << 13)
+
+
+def trained(x):
+    return torch.nn.Parameter(x)
+
+
+class Locality(Prior):
+    """A prior that the engine doesn't know: asked for its tiles, and learned."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.width = torch.nn.Parameter(width)
+
+    def bias(self, q_positions, k_positions, head=None):
+        lag = k_positions[None, :] - q_positions[:, None]
+        table = -(lag / self.width[:, None, None]) ** 2
+        return table if head is None else table[[head]]
+
+
+FEATURES = {
+    "plain": lambda q, k: {},
+    "causal": lambda q, k: dict(is_causal=True),
+    "causal from the end": lambda q, k: dict(is_causal=True, causal_align="bottom_right"),
+    "bool mask": lambda q, k: dict(
+        attn_mask=(rand(q, k, seed=5) > -0.5) & (torch.arange(q) != 3)[:, None]
+    ),
+    "bool mask of keys": lambda q, k: dict(attn_mask=rand(2, 1, 1, k, seed=5) > -0.5),
+    "float mask": lambda q, k: dict(attn_mask=trained(rand(2, 3, q, k, seed=6))),
+    "float mask of a head": lambda q, k: dict(attn_mask=trained(rand(3, 1, k, seed=6))),
+    "float mask of queries, causal": lambda q, k: dict(
+        attn_mask=trained(rand(1, q, 1, seed=6)), is_causal=True
+    ),
+    "excluding mask": lambda q, k: dict(
+        attn_mask=trained(rand(q, k, seed=7).masked_fill(rand(q, k, seed=8) > 0.5, -math.inf))
+    ),
+    "alibi": lambda q, k: dict(prior=ALiBi(trained(slopes()))),
+    "causal alibi from the end": lambda q, k: dict(
+        prior=ALiBi(trained(slopes())) + Causal(), causal_align="bottom_right"
+    ),
+    "prior": lambda q, k: dict(prior=LogPrior(trained(rand(k, seed=9))), is_causal=True),
+    "prior of heads and queries": lambda q, k: dict(prior=LogPrior(trained(rand(3, q, k)))),
+    "window": lambda q, k: dict(prior=Window(20, 3)),
+    "window to the left": lambda q, k: dict(prior=Window(9), is_causal=True),
+    "sum of priors": lambda q, k: dict(
+        prior=ALiBi(trained(slopes())) + Padding(rand(2, k, seed=9) > -1) + Window(None, 60)
+        + LogPrior(trained(rand(1, k, seed=10)))
+    ),
+    "own prior": lambda q, k: dict(prior=Locality(10 * slopes() + 30), is_causal=True),
+    "scale": lambda q, k: dict(scale=0.9),
+    "scale of zero": lambda q, k: dict(scale=0),
+}  # fmt: skip
+
+
+def slopes():
+    return torch.tensor([0.5, 0.1, 0.02], dtype=torch.float64)
+
+
+def everything(backend, dtype, alpha, q_len, k_len, feature, heads=(3, 3)):
+    """Outputs, soft maxima and all gradients of one call, by name, in float64."""
+    arguments = FEATURES[feature](q_len, k_len)
+    prior = arguments.pop("prior", None)
+    order = torch.tensor([alpha, alpha + 0.02, alpha + 0.3], dtype=torch.float64)
+    order = trained(order.to(dtype))
+    tensors = {
+        "query": rand(2, heads[0], q_len, 20, seed=1).mul(2),
+        "key": rand(2, heads[1], k_len, 20, seed=2),
+        "value": rand(2, heads[1], k_len, 12, seed=3),
+    }
+    tensors = {name: trained(x.to(dtype)) for name, x in tensors.items()}
+    mask = arguments.get("attn_mask")
+    if mask is not None and mask.is_floating_point():
+        tensors["attn_mask"] = arguments["attn_mask"] = trained(mask.detach().to(dtype))
+    out, aux = attention(
+        **{**tensors, **arguments}, enable_gqa=heads[0] != heads[1], backend=backend,
+        regularizer=Tsallis(order, prior), return_aux=True,
+    )  # fmt: skip
+    tensors["alpha"] = order
+    if prior is not None:
+        tensors.update(prior.named_parameters())
+    finite = aux.threshold.masked_fill(aux.threshold == -math.inf, 0)
+    upstream = [rand(*x.shape, seed=20).to(dtype) for x in (out, finite)]
+    grads = torch.autograd.grad((out, finite), list(tensors.values()), upstream)
+    found = {"out": out, "threshold": aux.threshold}
+    found.update({f"d{name}": g for name, g in zip(tensors, grads)})
+    return {name: x.detach().double() for name, x in found.items()}
+
+
+def errors(found, wanted):
+    """Relative errors, in the norm, by name."""
+    assert found.keys() == wanted.keys()
+    for name, x in wanted.items():
+        assert torch.equal(x.isfinite(), found[name].isfinite()), name
+    return {
+        name: float((found[name] - x).nan_to_num(0).norm() / (1e-3 + x.nan_to_num(0, 0, 0).norm()))
+        for name, x in wanted.items()
+    }
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("alpha", ORDERS)
+def test_equals_the_dense_specification(alpha, size, feature):
+    """To rounding in float64; in float32 no worse than the dense one, whose rounding it shares."""
+    case = (alpha, *SIZES[size], feature)
+    wanted = everything("dense", torch.float64, *case)
+    for name, e in errors(everything("blockwise", torch.float64, *case), wanted).items():
+        assert e < 1e-12, f"{name}: {e}"
+    worst = max(errors(everything("dense", torch.float32, *case), wanted).values())
+    for name, e in errors(everything("blockwise", torch.float32, *case), wanted).items():
+        assert e < 2e-5 + 3 * worst, f"{name}: {e}, dense {worst}"
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_groups_of_heads(alpha):
+    case = (torch.float64, alpha, 63, 300, "causal from the end")
+    found, wanted = (everything(way, *case, heads=(3, 1)) for way in ("blockwise", "dense"))
+    assert max(errors(found, wanted).values()) < 1e-12
+
+
+def paths(monkeypatch):
+    """Counts how many blocks keep their support, and how many are formed again."""
+    taken = {"kept": 0, "all": 0}
+
+    def watch(name, count):
+        function = getattr(blockwise, name)
+
+        def watched(*arguments):
+            result = function(*arguments)
+            taken[count] += result is not None
+            return result
+
+        monkeypatch.setattr(blockwise, name, watched)
+
+    watch("_keep", "kept")
+    watch("_solve", "all")
+    return taken
+
+
+@pytest.mark.parametrize("size, kept", [(3.0, True), (0.01, False)])
+def test_blocks_keep_their_support_when_it_is_sparse(monkeypatch, size, kept):
+    taken = paths(monkeypatch)
+    q, k, v = rand(64, 8) * size, rand(512, 8, seed=1), rand(512, 8, seed=2)
+    attention(q, k, v, regularizer=Tsallis(1.5), backend="blockwise")
+    assert taken == {"kept": 4 * kept, "all": 4 * (not kept)}
+
+
+def test_one_head_can_go_both_ways(monkeypatch):
+    """Peaked queries before flat ones: the backward pass puts the two together again."""
+    taken = paths(monkeypatch)
+    q, k, v = (rand(n, 8, seed=i, grad=True) for i, n in enumerate((64, 512, 512)))
+    steep = torch.where(torch.arange(64) < 30, 4.0, 0.05)[:, None]
+    slope = trained(torch.tensor([0.01], dtype=torch.float64))
+    results = []
+    for backend in ("dense", "blockwise"):
+        regularizer = Tsallis(1.5, ALiBi(slope))
+        out = attention(q * steep, k, v, regularizer=regularizer, backend=backend)
+        grads = torch.autograd.grad(out, (q, k, v, slope), rand(64, 8, seed=3))
+        results.append((out, *grads))
+    assert taken["kept"] and taken["all"]
+    torch.testing.assert_close(*results, atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.1, 1.5, 2.0, 3.0])
+def test_excluded_positions_hold_no_influence(alpha):
+    """As in the dense specification, where blocks are wide enough to be screened."""
+    allowed = torch.ones(20, 200, dtype=torch.bool)
+    allowed[:, 150:170] = False
+    results = []
+    for filler in (0.0, 1.0, torch.finfo(torch.float32).max, torch.finfo(torch.float32).min):
+        q, k, v = (rand(n, 16, seed=n, dtype=torch.float32) for n in (20, 200, 200))
+        k[150:170], v[150:170] = filler, filler
+        k[180:], v[180:] = filler, filler
+        q, k, v = map(trained, (q, k, v))
+        out = attention(
+            q, k, v, allowed, is_causal=True, backend="blockwise", return_aux=True,
+            regularizer=Tsallis(alpha),
+        )  # fmt: skip
+        results.append((*out, *torch.autograd.grad(out[0].sum(), (q, k, v))))
+    for result in results[1:]:
+        for x, y in zip(results[0], result):
+            if isinstance(x, torch.Tensor):
+                assert x.isfinite().all() and torch.equal(x, y)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_dropout_is_the_same_in_both_passes(alpha, p):
+    """Output and gradients are linear in the values, with the weights that were not dropped."""
+    q, k = rand(64, 8, grad=True), rand(512, 8, seed=1, grad=True)
+    v = torch.eye(512, dtype=torch.float64).requires_grad_()
+    torch.manual_seed(3)
+    weights = attention(
+        q, k, v, dropout_p=p, regularizer=Tsallis(alpha), backend="blockwise"
+    )  # fmt: skip
+    plain = attention(q, k, v, regularizer=Tsallis(alpha))
+    kept = (weights != 0) & (plain != 0)
+    share = kept.sum() / (plain != 0).sum()
+    assert abs(share - (1 - p)) < 0.05
+    factor = kept.double() / (1 - p) if p < 1 else torch.zeros_like(plain)
+    torch.testing.assert_close(weights, plain * factor)
+    upstream = rand(64, 512, seed=4)
+    found = torch.autograd.grad(weights, (q, k, v), upstream)
+    wanted = torch.autograd.grad(plain * factor, (q, k, v), upstream)
+    # The values are the identity here: the gradient in them is that of dropped weights.
+    torch.testing.assert_close(found[:2], wanted[:2], atol=1e-12, rtol=1e-10)
+    torch.testing.assert_close(found[2], (plain * factor).mT @ upstream, atol=1e-12, rtol=1e-10)
+
+
+def test_dropout_follows_the_seed():
+    q, k, v = rand(64, 8), rand(300, 8, seed=1), rand(300, 8, seed=2)
+    out = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        out.append(attention(q, k, v, dropout_p=0.5, backend="blockwise"))
+    assert torch.equal(out[0], out[1]) and not torch.equal(out[0], out[2])
+
+
+def test_upstream_gradients_of_any_strides():
+    q, k, v = (rand(2, 300, 8, seed=i, grad=True) for i in range(3))
+    for alpha in (1.0, 1.5):
+        results = []
+        for backend in ("dense", "blockwise"):
+            out, aux = attention(
+                q.transpose(0, 1)[:2], k, v.flip(1), regularizer=Tsallis(alpha), return_aux=True,
+                backend=backend,
+            )  # fmt: skip
+            results.append(torch.autograd.grad(out.sum() + aux.threshold.sum(), (q, k, v)))
+        torch.testing.assert_close(*results, atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5, 2.5])
+@pytest.mark.parametrize("loss", [torch.sum, lambda out: out.sin().sum()])
+def test_a_second_derivative_is_refused(alpha, loss):
+    """Even where another term of the loss has one: the part that is missing is never left out."""
+    q, k, v = (rand(40, 8, seed=i, grad=True) for i in range(3))
+    out = attention(q, k, v, regularizer=Tsallis(alpha), backend="blockwise")
+    grads = torch.autograd.grad(loss(out), (q, k, v), create_graph=True)
+    for g in grads:
+        with pytest.raises(RuntimeError, match="twice: use backend='dense'"):
+            torch.autograd.grad(g.square().sum() + q.sum(), q, retain_graph=True)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_changing_an_input_before_the_backward_pass_is_noticed(alpha):
+    q, k, v = (rand(40, 8, seed=i, grad=True) for i in range(3))
+    key = k * 1
+    out = attention(q, key, v, regularizer=Tsallis(alpha), backend="blockwise")
+    key += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_what_is_not_finite_stays_in_its_query(alpha):
+    q, k, v = rand(40, 8), rand(300, 8, seed=1), rand(300, 8, seed=2)
+    q[3, 2], q[7, 1] = math.nan, math.inf
+    out = attention(q, k, v, regularizer=Tsallis(alpha), backend="blockwise")
+    bad = torch.zeros(40, dtype=torch.bool)
+    bad[[3, 7]] = True
+    assert torch.equal(out.isnan().all(-1), bad) and torch.equal(out.isnan().any(-1), bad)
+
+
+# ---------------------------------------------------------------- which backend
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The calls that went block by block."""
+    seen = []
+    attend = blockwise.attend
+    monkeypatch.setattr(blockwise, "attend", lambda *a: seen.append(a) or attend(*a))
+    return seen
+
+
+class Squared(eotcourse.Regularizer):
+    def penalty(self, p):
+        return (p**2).sum(-1) / 2
+
+
+class Hidden(Prior):
+    """A prior whose gradient goes to a tensor that nobody can find."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.hidden = [width]
+
+    def bias(self, q_positions, k_positions, head=None):
+        return (k_positions[None, :] - q_positions[:, None]) * self.hidden[0]
+
+
+def test_auto_takes_it_for_large_problems(calls):
+    q, k, v = (rand(512, 4, seed=i) for i in range(3))
+    attention(q, k, v)
+    attention(q, k, v, regularizer=LearnableTsallis(1))
+    assert len(calls) == 2
+    attention(q[:-1], k, v)
+    attention(q, k, v, backend="dense")
+    attention(q, k, v, return_aux=True, need_weights=True)
+    with eotcourse.nn.record_advantages() as recorded:
+        attention(q, k, v)
+    assert recorded[0].weights.shape == (512, 512)
+    assert len(calls) == 2
+
+
+OBSTACLES = {
+    "own regulariser": (dict(regularizer=Squared()), "Squared"),
+    "weights": (dict(need_weights=True, return_aux=True), "need_weights"),
+    "alpha of queries": (
+        dict(regularizer=Tsallis(torch.full((1, 512, 1), 1.5))),
+        r"one alpha per head.*\(1, 512, 1\)",
+    ),
+    "hidden parameter": (
+        dict(regularizer=Shannon(Hidden(torch.tensor(0.1, requires_grad=True)))), "Hidden"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OBSTACLES)
+def test_what_it_cannot_do_it_refuses_by_name(kind, calls):
+    arguments, words = OBSTACLES[kind]
+    q, k, v = (rand(1, 512, 4, seed=i, dtype=torch.float32) for i in range(3))
+    if kind != "own regulariser":
+        attention(q, k, v, **arguments)
+    with pytest.raises(ValueError, match=f"backend 'blockwise' can't be used: .*{words}"):
+        attention(q, k, v, **arguments, backend="blockwise")
+    assert not calls
+
+
+def test_transforms_take_the_dense_way(calls):
+    q, k, v = (rand(2, 512, 4, seed=i) for i in range(3))
+
+    def f(q, k, v, **arguments):
+        return attention(q, k, v, **arguments)
+
+    wanted = f(q, k, v, backend="dense")
+    torch.testing.assert_close(torch.func.vmap(f)(q, k, v), wanted)
+    torch.testing.assert_close(torch.compile(f, backend="eager", fullgraph=True)(q, k, v), wanted)
+    torch.func.jvp(lambda q: f(q, k, v), (q,), (q,))
+    with torch.autograd.forward_ad.dual_level():
+        f(torch.autograd.forward_ad.make_dual(q, q), k, v)
+        with pytest.raises(ValueError, match="forward-mode"):
+            f(torch.autograd.forward_ad.make_dual(q, q), k, v, backend="blockwise")
+    with pytest.raises(ValueError, match="torch.func"):
+        torch.func.vmap(lambda *x: f(*x, backend="blockwise"))(q, k, v)
+    assert not calls
