@@ -1,4 +1,4 @@
-"""Claims of the page "The baseline that kernels save"."""
+"""Claims of the page "The baseline that kernels read off the output"."""
 
 import itertools
 
