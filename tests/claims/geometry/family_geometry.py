@@ -113,7 +113,7 @@ def loss_of(rng, n):
     "thm-family-metric",
     part="(b) gradients",
     result="T5.7",
-    tol=1e-8,
+    tol=2e-6,
     instances=63,
     real=dict(
         inner=lambda p, v, w, alpha, tau: geometry.Metric(p, Tsallis(alpha), tau).inner(v, w),
@@ -134,15 +134,25 @@ def loss_of(rng, n):
     },
 )
 def gradients(impl):
-    """Autograd of a nonlinear loss through the map: its inner product in G with a step of the face
-    against the directional derivative of the loss, and numpy's pseudo-inverse of the Jacobian
-    applied to it against the centred gradient in the weights."""
-    for rng, rule, alpha, tau, s, p, v in rows(1, 63):
-        loss, x, q = loss_of(rng, len(s)), s.clone().requires_grad_(), p.clone().requires_grad_()
-        (gs,) = torch.autograd.grad(loss(rule(x, tau)), x)
+    """A nonlinear loss through the map, by central differences in the scores: its inner product in
+    G with a step of the face against the directional derivative of the loss, and numpy's
+    pseudo-inverse of the differences of the map applied to it against the centred gradient in the
+    weights; at orders 1.25 and 1.5 every other row has one more key, at the edge (nearer to order
+    2 the differences converge too slowly there)."""
+    h = 1e-6
+    for i, (rng, rule, alpha, tau, s, p, v) in enumerate(rows(1, 63)):
+        if alpha in (1.25, 1.5) and i % 2:
+            edge = tau * (rule.threshold(s, tau) - 1 / (alpha - 1))
+            s = torch.cat([s, edge.reshape(1)])
+            p, v = (torch.cat([x, x.new_zeros(1)]) for x in (p, v))
+        loss, q = loss_of(rng, len(s)), p.clone().requires_grad_()
+        steps = h * torch.eye(len(s), dtype=s.dtype)
+        ends = [torch.stack([loss(rule(s + d, tau)) for d in x]) for x in (steps, -steps)]
+        gs = (ends[0] - ends[1]) / (2 * h)
         (g,) = torch.autograd.grad(loss(q), q)
-        J = torch.autograd.functional.jacobian(lambda s, f=rule, t=tau: f(s, t), s)
-        back = torch.from_numpy(np.linalg.pinv(J.numpy(), rcond=1e-9)) @ gs
+        J = weights_change(rule, s, tau)
+        back = torch.from_numpy(np.linalg.pinv(J.numpy(), rcond=1e-4)) @ gs
+        gs = torch.where(p > 0, gs, 0.0)  # rounding of the differences
         yield max(
             float((impl.inner(p, gs, v, alpha, tau) - g @ v).abs()),
             float((back - impl.centre(g, p)).abs().max()),
