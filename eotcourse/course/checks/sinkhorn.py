@@ -53,7 +53,7 @@ exercise(
     "ex-sinkhorn-3",
     right=[True, True, False, True, True],
     wrong={
-        "rows only": ([True, True, False, False, False], "Both margins are given: which terms can u absorb, and which v?"),
+        "rows only": ([True, True, False, False, False], "Both marginals are given: which terms can u absorb, and which v?"),
         "a cost is a cost": ([False, True, False, False, False], "Every plan has the same row sums. What does a row term add to its bill?"),
         "the scale does not matter": ([True, True, True, True, True], "Only the ratio of cost and eps enters K."),
         "squares are special": ([True, True, False, True, False], "What else besides the inner product is in the square?"),

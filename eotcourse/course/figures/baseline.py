@@ -1,4 +1,4 @@
-"""Pictures of the page "The baseline that kernels save"."""
+"""Pictures of the page "The baseline that kernels read off the output"."""
 
 import matplotlib.pyplot as plt
 import numpy as np
