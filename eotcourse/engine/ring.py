@@ -30,8 +30,10 @@ al., arXiv:2311.09431) and its zigzag form in Llama 3 (arXiv:2407.21783); the mo
 softmax (Milakov and Gimelshein, arXiv:1805.02867).
 """
 
+import functools
 import hashlib
 import math
+import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -40,9 +42,10 @@ import torch.distributed as dist
 
 from .. import _newton
 from ..one_sided import Aux, _check_inputs, _check_scale, _number
-from ..priors import broadcasts_to
+from ..priors import Causal, Window, fitting
 from ..regularizers import Regularizer, Shannon, Tsallis
-from ..simplex import _shift, check_floating, exp_alpha, pullback, response, working
+from ..simplex import _shift, check_floating, pullback, working
+from .blockwise import Reach
 
 LAYOUTS = ("contiguous", "zigzag")
 _COLUMNS = 512
@@ -265,16 +268,32 @@ class Scores:
 
     def __init__(self, lead, groups, scale, causal, prior):
         self.lead, self.groups, self.scale = lead, groups, scale
-        self.causal, self.prior = causal, prior
+        reach, rest = Reach(0, right=0 if causal else math.inf), []
+        for part in [] if prior is None else prior.parts():
+            if type(part) in (Causal, Window):
+                reach = reach.within(part)
+            else:
+                rest.append(part)
+        self.left, self.right = reach.left, reach.right
+        self.prior = functools.reduce(operator.add, rest) if rest else None
         self._apart = (1, 1) if not lead else (*lead[:-1], lead[-1] // groups, groups)
 
     def visible(self, rows, keys):
         """Whether some query of a tile may attend to some key of it, as far as positions say."""
-        return not self.causal or rows.at[-1] >= keys.at[0]
+        return (
+            keys.at[0] <= rows.at[-1] + self.right and keys.at[-1] >= rows.at[0] - self.left
+        )
 
     def whole(self, rows, keys):
-        """Whether every query may attend to every key, and nothing is added to the scores."""
-        return self.prior is None and (not self.causal or rows.at[0] >= keys.at[-1])
+        """Whether every query of a tile may attend to every key of it, by their positions."""
+        return keys.at[-1] <= rows.at[0] + self.right and keys.at[0] >= rows.at[-1] - self.left
+
+    def fused(self, rows, keys):
+        """Whether softmax of a tile is what a fused kernel computes, and if so, is it causal."""
+        if self.prior is not None:
+            return False, False
+        square = rows.at == keys.at and self.right == 0 and self.left == math.inf
+        return square or self.whole(rows, keys), square
 
     def tile(self, q, k, rows, keys, bias=None):
         """Scores (N, G, r, c) of the queries `rows` of `q` and the keys `keys` of `k`."""
@@ -289,21 +308,15 @@ class Scores:
             # Excluding by where holds even where a key of size 1e38 gave theta = inf.
             whole = torch.where(bias == -math.inf, -math.inf, whole + bias)
             theta = whole.view(n, groups, r, c)
-        if self.causal and rows.at[0] < keys.at[-1]:
-            later = _range(keys.at, theta) > _range(rows.at, theta)[:, None]
-            theta.masked_fill_(later, -math.inf)
+        if not self.whole(rows, keys):
+            lag = _range(keys.at, theta) - _range(rows.at, theta)[:, None]
+            theta.masked_fill_((lag > self.right) | (lag < -self.left), -math.inf)
         return theta
 
     def bias(self, rows, keys, like):
         """The prior's term for a tile: (..., shared heads, groups, r, c), or what broadcasts."""
         bias = self.prior.bias(_range(rows.at, like), _range(keys.at, like))
-        full = (*self.lead, len(rows.at), len(keys.at))
-        while bias.dim() > len(full) and bias.shape[0] == 1:
-            bias = bias[0]
-        if not broadcasts_to(bias.shape, full):
-            raise ValueError(
-                f"a prior of shape {tuple(bias.shape)} doesn't broadcast to scores of shape {full}"
-            )
+        bias = fitting(bias, (*self.lead, len(rows.at), len(keys.at)))
         if bias.dim() == 2:
             return bias
         heads = (1, 1) if bias.shape[-3] == 1 else (-1, self.groups)
@@ -357,31 +370,34 @@ class SparseMerge:
         if self.kept is None:
             self.zeta = torch.maximum(self.zeta, top)  # a bound still, for zeta >= max
             return
-        bound = torch.maximum(self.zeta, top)
-        width = self._width(theta, bound)
-        if width == 0:
-            return
-        kept = torch.cat([self.kept, theta.topk(width, sorted=False).values], 1)
+        kept = torch.cat([self.kept, self._above(theta, torch.maximum(self.zeta, top))], 1)
         _, zeta = _newton.solve(kept, self.alpha)
         self.zeta = torch.maximum(self.zeta, zeta.unsqueeze(-1))
-        width = self._width(kept, self.zeta)
-        self.kept = kept.topk(width, sorted=False).values if width <= self.most else None
+        kept = self._above(kept, self.zeta)
+        self.kept = kept if kept.shape[1] <= self.most else None
 
-    def _width(self, theta, bound):
-        """How many of a row's scores may have weight if zeta is at least `bound`, at most."""
+    def _above(self, theta, bound):
+        """The scores that may have weight if zeta is at least `bound`, padded with -inf."""
         a = self.alpha - 1
         reach = 1 / a.clamp_min(1e-30) if isinstance(a, torch.Tensor) else 1 / a
         slack = 8 * torch.finfo(theta.dtype).eps * (bound.abs() + reach)
         cut = bound - reach - slack
         # A row without any key so far has a bound of -inf and excludes nothing but -inf.
-        return int((theta > torch.where(cut.isnan(), -math.inf, cut)).sum(-1).max())
+        above = (theta > torch.where(cut.isnan(), -math.inf, cut)).view(-1)
+        flat = above.nonzero().squeeze(1)
+        row = flat // max(1, theta.shape[1])
+        count = torch.bincount(row, minlength=len(theta))
+        place = torch.arange(len(flat), device=flat.device) - (count.cumsum(0) - count)[row]
+        kept = theta.new_full((len(theta), int(count.max())), -math.inf)
+        kept[row, place] = theta.reshape(-1)[flat]
+        return kept
 
 
 # ------------------------------------------------------------------ the block kernels
 
 
-def _flash(scores, q, k, v):
-    """PyTorch's fused kernel for a CPU, if it computes what is asked for, else None.
+def _flash(q, v):
+    """PyTorch's fused kernel for a CPU, forward and backward, or None where it can't be used.
 
     It gives the soft maxima besides the output, and that is all the merge needs.
     """
@@ -391,7 +407,6 @@ def _flash(scores, q, k, v):
         forward is not None
         and backward is not None
         and q.device.type == "cpu"
-        and scores.prior is None
         and q.shape[-1] == v.shape[-1] > 0
     )
     return (forward, backward) if fits else None
@@ -433,9 +448,9 @@ def weights_at(theta, zeta, alpha, power):
     if power:
         a = alpha - 1
         return _newton.power((theta - zeta).mul_(a).add_(1).clamp_min_(0), 1 / a)
-    excluded = theta == -math.inf
-    p = exp_alpha(torch.where(excluded, 0.0, theta - zeta), alpha).masked_fill_(excluded, 0.0)
-    return p, response(p, alpha)
+    # At alpha = 1 a gap of -inf would be multiplied by 0.
+    p, t = _newton.near_weights((theta - zeta).clamp_min_(-1e30), alpha - 1)
+    return p, p / (1 + t).clamp_min(torch.finfo(t.dtype).tiny)
 
 
 class _Call(NamedTuple):
@@ -491,13 +506,13 @@ def _soft_forward(call, q, kv, d):
     for owner, block in call.ring.around(kv, call.k_lengths):
         block = block.to(q.dtype)
         k, v = block[..., :d], block[..., d:]
-        flash = _flash(scores, q, k, v)
+        flash = _flash(q, v)
         for rows in call.rows():
             for keys in call.keys(owner):
                 if not scores.visible(rows, keys):
                     continue
-                square = scores.causal and rows.at == keys.at
-                if flash and (square or scores.whole(rows, keys)):
+                fits, square = scores.fused(rows, keys)
+                if flash and fits:
                     out, zeta = flash[0](
                         q[:, :, rows.here], _shared(k[:, keys.here], groups),
                         _shared(v[:, keys.here], groups), 0.0, square, scale=scores.scale,
@@ -557,7 +572,11 @@ def _newton_round(call, q, k, zeta, pieces):
     step = step * (-t).exp() * mass / torch.where(answer > 0, answer, 1.0)
     # Newton's steps rise from a lower bound; a downward one is rounding at the root.
     zeta += step.clamp_min(0)
-    return bool((step > 4 * torch.finfo(q.dtype).eps * zeta.abs().clamp_min(1)).any())
+    eps = torch.finfo(q.dtype).eps
+    most = a.max() + 1 if isinstance(a, torch.Tensor) else a + 1
+    # Up to 1.5 every step doubles the digits, so that the last one need not be checked.
+    enough = 0.03 * math.sqrt(eps) if most <= 1.5 else 4 * eps
+    return bool((step > enough * zeta.abs().clamp_min(1)).any())
 
 
 def _sparse_forward(call, q, kv, d, backward):
@@ -683,14 +702,14 @@ class _Gradients:
         call, scores, groups = self.call, self.scores, self.q.shape[1]
         grad = self.q.new_zeros(*k.shape[:-1], self.kv.shape[-1])
         simple = _is_softmax(call.alpha) and self.grad_zeta is None and self.grad_alpha is None
-        flash = _flash(scores, self.q, k, v) if simple else None
+        flash = _flash(self.q, v) if simple else None
         size, _ = call.sizes(self.q)
         for rows in call.rows():
             for keys in call.keys(owner):
                 if not scores.visible(rows, keys):
                     continue
-                square = scores.causal and rows.at == keys.at
-                if flash and (square or scores.whole(rows, keys)):
+                fits, square = scores.fused(rows, keys)
+                if flash and fits:
                     here = rows.here
                     parts = flash[1](
                         self.upstream[:, :, here].contiguous(), self.q[:, :, here],
@@ -894,7 +913,7 @@ def ring_attention(
 
     scale = _check_scale(scale, query.shape[-1])
     scores = Scores(tuple(lead), groups, scale, is_causal, prior)
-    if prior is not None and sum(q_lengths) and sum(k_lengths):
+    if scores.prior is not None and sum(q_lengths) and sum(k_lengths):
         _probe(scores, sum(q_lengths), sum(k_lengths), first, query)
     heads = key.shape[:-2].numel()
     q = query.reshape(heads, groups, *query.shape[-2:])
