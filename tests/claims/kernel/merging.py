@@ -333,6 +333,7 @@ def above(shards, alpha):
         "smallest of the shards": dict(low=min),
         "limit of many shards": dict(above=lambda r, al: 1 / (al - 1) if al > 1 else above(r, 1)),
     },
+    covers=("eq-shard-bounds",),
 )
 def shard_bounds(impl):
     """The soft maximum of all keys by halving, between the bounds from the shards'; at the upper
