@@ -9,7 +9,7 @@ import torch
 
 from eotcourse.course import check, exercises
 
-CHAPTERS = ("transport/", "one-sided/", "family/", "policy/", "geometry/")
+CHAPTERS = ("transport/", "one-sided/", "family/", "policy/", "geometry/", "kernel/")
 HEAD = re.compile(r"^(`{3,}|:{3,})\{exercise\}[^\n]*\n:label: (?P<label>\S+)\n(?P<body>.*?)^\1\s*$", re.M | re.S)
 LINE = re.compile(r"^\*Difficulty [123] of 3 · \d+ minutes · you can: .+\.\*$", re.M)
 
