@@ -57,6 +57,13 @@ def padding():
     return Padding(keep)
 
 
+def far():
+    """The second sequence sees nothing of the last rank's keys, the first sees many."""
+    keep = torch.ones(2, LENGTH, dtype=torch.bool)
+    keep[1, 12:] = False
+    return Padding(keep)
+
+
 # What is asked for, as arguments of attention and of the ring; regularisers are made on each rank.
 CASES = {
     "softmax": (Shannon, {}, {}),
@@ -83,6 +90,7 @@ CASES = {
     "window": (lambda: Tsallis(2.0, Window(9, 0) + ALiBi(slopes())), {}, {}),
     "padding": (lambda: Shannon(padding()), {}, dict(layout="zigzag")),
     "padding, sparse": (lambda: Tsallis(1.5, padding()), dict(is_causal=True), {}),
+    "keys of another rank only": (lambda: Tsallis(1.5, far()), {}, {}),
     "log-prior": (lambda: Shannon(LogPrior(parameter(LENGTH))), {}, {}),
     "log-prior per head": (
         lambda: Tsallis(4 / 3, LogPrior(parameter(HEADS, LENGTH, LENGTH))),
