@@ -30,6 +30,8 @@ SIZES = {"17": (17, 17), "63 and 300": (63, 300), "111 and 40": (111, 40)}
 def small_blocks(monkeypatch):
     """Several blocks, the last of them smaller, at these sizes."""
     monkeypatch.setattr(blockwise, "_BLOCK", 1 << 13)
+    monkeypatch.setattr(blockwise, "_LEAST_ROWS", 16)
+    monkeypatch.setattr(blockwise, "_FUSED_ROWS", 16)
 
 
 def trained(x):
@@ -87,12 +89,18 @@ def slopes():
     return torch.tensor([0.5, 0.1, 0.02], dtype=torch.float64)
 
 
-def everything(backend, dtype, alpha, q_len, k_len, feature, heads=(3, 3)):
-    """Outputs, soft maxima and all gradients of one call, by name, in float64."""
+def everything(backend, dtype, alpha, q_len, k_len, feature, heads=(3, 3), with_zeta=True):
+    """Outputs, soft maxima and all gradients of one call, by name, in float64.
+
+    Without an alpha the regulariser is Shannon's.
+    """
     arguments = FEATURES[feature](q_len, k_len)
     prior = arguments.pop("prior", None)
-    order = torch.tensor([alpha, alpha + 0.02, alpha + 0.3], dtype=torch.float64)
-    order = trained(order.to(dtype))
+    if alpha is None:
+        regularizer = Shannon(prior)
+    else:
+        order = torch.tensor([alpha, alpha + 0.02, alpha + 0.3], dtype=torch.float64)
+        regularizer = Tsallis(trained(order.to(dtype)), prior)
     tensors = {
         "query": rand(2, heads[0], q_len, 20, seed=1).mul(2),
         "key": rand(2, heads[1], k_len, 20, seed=2),
@@ -104,14 +112,13 @@ def everything(backend, dtype, alpha, q_len, k_len, feature, heads=(3, 3)):
         tensors["attn_mask"] = arguments["attn_mask"] = trained(mask.detach().to(dtype))
     out, aux = attention(
         **{**tensors, **arguments}, enable_gqa=heads[0] != heads[1], backend=backend,
-        regularizer=Tsallis(order, prior), return_aux=True,
+        regularizer=regularizer, return_aux=True,
     )  # fmt: skip
-    tensors["alpha"] = order
-    if prior is not None:
-        tensors.update(prior.named_parameters())
+    tensors.update(regularizer.named_parameters())
     finite = aux.threshold.masked_fill(aux.threshold == -math.inf, 0)
     upstream = [rand(*x.shape, seed=20).to(dtype) for x in (out, finite)]
-    grads = torch.autograd.grad((out, finite), list(tensors.values()), upstream)
+    outputs = (out, finite) if with_zeta else (out,)
+    grads = torch.autograd.grad(outputs, list(tensors.values()), upstream[: len(outputs)])
     found = {"out": out, "threshold": aux.threshold}
     found.update({f"d{name}": g for name, g in zip(tensors, grads)})
     return {name: x.detach().double() for name, x in found.items()}
@@ -123,7 +130,7 @@ def errors(found, wanted):
     for name, x in wanted.items():
         assert torch.equal(x.isfinite(), found[name].isfinite()), name
     return {
-        name: float((found[name] - x).nan_to_num(0).norm() / (1e-3 + x.nan_to_num(0, 0, 0).norm()))
+        name: float((found[name] - x).nan_to_num(0).norm() / (1 + x.nan_to_num(0, 0, 0).norm()))
         for name, x in wanted.items()
     }
 
@@ -140,6 +147,36 @@ def test_equals_the_dense_specification(alpha, size, feature):
     worst = max(errors(everything("dense", torch.float32, *case), wanted).values())
     for name, e in errors(everything("blockwise", torch.float32, *case), wanted).items():
         assert e < 2e-5 + 3 * worst, f"{name}: {e}, dense {worst}"
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("with_zeta", [False, True])
+def test_softmax_equals_the_dense_specification(size, feature, with_zeta):
+    case = (None, *SIZES[size], feature, (3, 3), with_zeta)
+    wanted = everything("dense", torch.float64, *case)
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+        for name, e in errors(everything("blockwise", dtype, *case), wanted).items():
+            assert e < tolerance, f"{name}: {e}"
+
+
+@pytest.mark.parametrize("feature, fused", [
+    ("plain", True), ("causal", True), ("causal from the end", True), ("prior", True),
+    ("causal alibi from the end", True), ("float mask of a head", True), ("alibi", False),
+    ("window", False), ("bool mask", False), ("excluding mask", False), ("own prior", False),
+])  # fmt: skip
+def test_softmax_goes_through_the_fused_kernel(monkeypatch, feature, fused):
+    taken = []
+    for name in ("forward", "backward"):
+        method = getattr(blockwise.Fused, name)
+
+        def watched(self, *arguments, name=name, method=method):
+            taken.append(name)
+            return method(self, *arguments)
+
+        monkeypatch.setattr(blockwise.Fused, name, watched)
+    everything("blockwise", torch.float32, None, 63, 300, feature, with_zeta=False)
+    assert taken == ["forward", "backward"] * fused
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.5])

@@ -28,7 +28,9 @@ from .. import _newton, _ragged
 from ..priors import ALiBi, Causal, LogPrior, Padding, Window, bias_of_rows, fitting
 from ..simplex import centred, dense_pullback, pullback
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 22
+_LEAST_ROWS = 128
+_FUSED_ROWS = 256
 _CROWD = 0.35
 
 
@@ -54,18 +56,22 @@ class Reach(NamedTuple):
         high = max(low, min(k_len, rows.stop + self.first + self.right))
         return slice(int(min(low, k_len)), int(min(high, k_len)))
 
-    def exclude_(self, theta, rows, keys):
+    def limited(self):
+        return min(self.left, self.right) < math.inf
+
+    def exclude_(self, theta, block):
         """Write -inf where a query may not attend to a key that another one may."""
+        _, rows, keys = block
         first = rows.start + self.first
         last = rows.stop - 1 + self.first
         if first + self.right < keys.stop - 1:
             part = slice(max(keys.start, int(first + self.right) + 1), keys.stop)
             later = _lag(rows, part, self.first) > self.right
-            theta[:, part.start - keys.start :].masked_fill_(later, -math.inf)
+            theta[..., part.start - keys.start :].masked_fill_(later, -math.inf)
         if last - self.left > keys.start:
             part = slice(keys.start, min(keys.stop, int(last - self.left)))
             earlier = _lag(rows, part, self.first) < -self.left
-            theta[:, : part.stop - keys.start].masked_fill_(earlier, -math.inf)
+            theta[..., : part.stop - keys.start].masked_fill_(earlier, -math.inf)
 
 
 def _lag(rows, keys, first, dtype=torch.int64):
@@ -93,27 +99,53 @@ def _add(theta, tile):
         theta.masked_fill_(excluded, -math.inf)
 
 
+class Block(NamedTuple):
+    """Some queries of some heads, and the keys which these may attend to."""
+
+    heads: slice
+    rows: slice
+    keys: slice
+
+    def shape(self):
+        return tuple(part.stop - part.start for part in self)
+
+
 class Table:
     """A mask, or a term of which every number is given: it broadcasts to (*lead, q, k)."""
 
     def __init__(self, lead, values):
         self.lead, self.tensors = lead, (values,)
 
-    def _tile(self, values, head, rows, keys):
-        matrix = matrix_of(values, self.lead, head)
-        matrix = matrix[rows] if len(matrix) > 1 else matrix
-        return matrix[:, keys] if matrix.shape[1] > 1 else matrix
+    def _tiles(self, values, block):
+        for head in range(block.heads.start, block.heads.stop):
+            matrix = matrix_of(values, self.lead, head)
+            matrix = matrix[block.rows] if len(matrix) > 1 else matrix
+            yield matrix[:, block.keys] if matrix.shape[1] > 1 else matrix
 
-    def add(self, theta, head, rows, keys):
-        tile = self._tile(self.tensors[0], head, rows, keys)
-        if tile.dtype == torch.bool:
-            theta.masked_fill_(~tile, -math.inf)
-        else:
-            _add(theta, tile)
+    def add(self, theta, block):
+        for scores, tile in zip(theta, self._tiles(self.tensors[0], block)):
+            if tile.dtype == torch.bool:
+                scores.masked_fill_(~tile, -math.inf)
+            else:
+                _add(scores, tile)
 
-    def pull(self, grads, grad_theta, head, rows, keys):
-        tile = self._tile(grads[0], head, rows, keys)
-        tile += grad_theta.sum_to_size(tile.shape)
+    def pull(self, grads, grad_theta, block):
+        for upstream, tile in zip(grad_theta, self._tiles(grads[0], block)):
+            tile += upstream.sum_to_size(tile.shape)
+
+    def of_keys(self, causal):
+        """Whether the term is a finite number per key."""
+        values = self.tensors[0]
+        if values.dtype == torch.bool or (values.dim() > 1 and values.shape[-2] > 1):
+            return False
+        return bool(values.isfinite().all())
+
+    def key_bias(self, block, centre):
+        width = block.shape()[2]
+        return torch.cat([x.expand(1, width) for x in self._tiles(self.tensors[0], block)]), 0.0
+
+    def pull_keys(self, grads, grad_bias, block, centre):
+        self.pull(grads, grad_bias.unsqueeze(1), block)
 
 
 class Linear:
@@ -122,16 +154,37 @@ class Linear:
     def __init__(self, lead, slopes, first):
         self.lead, self.tensors, self.first = lead, (slopes,), first
 
-    def _distance(self, like, rows, keys):
-        return _lag(rows, keys, self.first, like.dtype).abs_()
+    def _distance(self, like, block):
+        return _lag(block.rows, block.keys, self.first, like.dtype).abs_()
 
-    def add(self, theta, head, rows, keys):
-        slope = matrix_of(self.tensors[0], self.lead, head).item()
-        theta.add_(self._distance(theta, rows, keys), alpha=-slope)
+    def _slopes(self, slopes, block):
+        return [matrix_of(slopes, self.lead, h) for h in range(block.heads.start, block.heads.stop)]
 
-    def pull(self, grads, grad_theta, head, rows, keys):
-        slope = matrix_of(grads[0], self.lead, head)
-        slope -= (grad_theta * self._distance(grad_theta, rows, keys)).sum()
+    def add(self, theta, block):
+        slopes = torch.stack(self._slopes(self.tensors[0], block)).to(theta.dtype)
+        theta.addcmul_(self._distance(theta, block), slopes, value=-1)
+
+    def of_keys(self, causal):
+        """Whether -m (i - j) = m (j - c) - m (i - c), of which the second part is the row's."""
+        return causal
+
+    def key_bias(self, block, centre):
+        """The first part, with c = `centre`, and the second."""
+        slopes = torch.cat(self._slopes(self.tensors[0], block))
+        i, j = (
+            torch.arange(x.start, x.stop, dtype=slopes.dtype) for x in (block.rows, block.keys)
+        )
+        return slopes * (j - centre), -slopes * (i + self.first - centre)
+
+    def pull_keys(self, grads, grad_bias, block, centre):
+        j = torch.arange(block.keys.start, block.keys.stop, dtype=grad_bias.dtype)
+        for slope, part in zip(self._slopes(grads[0], block), grad_bias @ (j - centre)):
+            slope += part
+
+    def pull(self, grads, grad_theta, block):
+        sums = grad_theta.flatten(1) @ self._distance(grad_theta, block).flatten()
+        for slope, part in zip(self._slopes(grads[0], block), sums):
+            slope -= part
 
 
 class General:
@@ -143,22 +196,26 @@ class General:
             x for x in (*prior.parameters(), *prior.buffers()) if x.requires_grad
         )
 
-    def _tile(self, theta, head, rows, keys):
-        queries = torch.arange(rows.start, rows.stop) + self.first
+    def _tiles(self, theta, block):
+        queries = torch.arange(block.rows.start, block.rows.stop) + self.first
+        keys = torch.arange(block.keys.start, block.keys.stop)
         *batch, heads = self.lead or (1,)
-        bias = self.prior.bias(
-            queries, torch.arange(keys.start, keys.stop), head % heads if self.lead else None
-        )
-        return matrix_of(bias.to(theta.dtype), (*batch, 1), head // heads)
+        for h in range(block.heads.start, block.heads.stop):
+            bias = self.prior.bias(queries, keys, h % heads if self.lead else None)
+            yield matrix_of(bias.to(theta.dtype), (*batch, 1), h // heads)
 
-    def add(self, theta, head, rows, keys):
-        _add(theta, self._tile(theta, head, rows, keys))
+    def add(self, theta, block):
+        for scores, tile in zip(theta, self._tiles(theta, block)):
+            _add(scores, tile)
 
-    def pull(self, grads, grad_theta, head, rows, keys):
+    def of_keys(self, causal):
+        return False
+
+    def pull(self, grads, grad_theta, block):
         with torch.enable_grad():
-            tile = self._tile(grad_theta, head, rows, keys)
-        upstream = grad_theta.sum_to_size(tile.shape)
-        for grad, part in zip(grads, torch.autograd.grad(tile, self.tensors, upstream)):
+            tiles = list(self._tiles(grad_theta, block))
+        upstream = [g.sum_to_size(tile.shape) for g, tile in zip(grad_theta, tiles)]
+        for grad, part in zip(grads, torch.autograd.grad(tiles, self.tensors, upstream)):
             grad += part
 
 
@@ -168,13 +225,11 @@ class Dropout(NamedTuple):
     probability: float
     seed: int
 
-    def factor(self, weights, block):
-        """What the weights of a block are multiplied by, or None."""
-        if self.probability == 0:
-            return None
+    def factor(self, weights, number):
+        """What the weights of a block, which has a number of its own, are multiplied by."""
         if self.probability == 1:
             return torch.zeros_like(weights)
-        generator = torch.Generator().manual_seed(self.seed + block)
+        generator = torch.Generator().manual_seed(self.seed + number)
         kept = torch.rand(weights.shape, generator=generator) >= self.probability
         return kept.to(weights.dtype).div_(1 - self.probability)
 
@@ -195,36 +250,61 @@ class Scores:
         self.q, self.k, self.call = q, k, call
         self._memory = q.new_empty(0)
 
-    def blocks(self, head):
-        """The blocks of a head: a number of its own, rows, and the keys these may attend to."""
-        _, q_len, _ = self.q.shape
-        k_len = self.k.shape[1]
-        step = max(16, _BLOCK // max(1, k_len))
-        for start in range(0, q_len, step):
-            rows = slice(start, min(start + step, q_len))
-            yield head * q_len + start, rows, self.call.reach.keys(rows, k_len)
+    def blocks(self, orders):
+        """Lists of numbered blocks: those of neighbouring heads that have one order."""
+        heads, q_len, k_len = *self.q.shape[:2], self.k.shape[1]
+        row = max(1, k_len)
+        least = max(1, min(_LEAST_ROWS, q_len))
+        limited = self.call.reach.limited()
+        for start, stop in _runs(orders, max(1, _BLOCK // max(1, least * row))):
+            # Shorter blocks form fewer of the scores that a limited reach excludes.
+            step = least if limited else max(least, _BLOCK // ((stop - start) * row))
+            group = []
+            for i in range(0, q_len, step):
+                rows = slice(i, min(i + step, q_len))
+                keys = self.call.reach.keys(rows, k_len)
+                if keys.start < keys.stop:
+                    group.append((start * q_len + i, Block(slice(start, stop), rows, keys)))
+            yield orders[start], group
 
-    def form(self, head, rows, keys):
+    def form(self, block):
         """The scores of a block, and the memory they are in: -inf up to a `MULTIPLE` of columns."""
-        size, width = rows.stop - rows.start, keys.stop - keys.start
+        heads, rows, width = block.shape()
         padded = width + -width % _ragged.MULTIPLE
-        if self._memory.numel() < size * padded:
-            self._memory = self.q.new_empty(size * padded)
-        memory = self._memory[: size * padded].view(size, padded)
-        theta = memory[:, :width]
-        memory[:, width:] = -math.inf
-        torch.mm(self.q[head, rows] * self.call.scale, self.k[head, keys].mT, out=theta)
+        if self._memory.numel() < heads * rows * padded:
+            self._memory = self.q.new_empty(heads * rows * padded)
+        memory = self._memory[: heads * rows * padded].view(heads, rows, padded)
+        theta = memory[..., :width]
+        memory[..., width:] = -math.inf
+        q = self.q[block.heads, block.rows] * self.call.scale
+        torch.bmm(q, self.k[block.heads, block.keys].mT, out=theta)
         for term in self.call.terms:
-            term.add(theta, head, rows, keys)
-        self.call.reach.exclude_(theta, rows, keys)
-        return theta, memory
+            term.add(theta, block)
+        self.call.reach.exclude_(theta, block)
+        return theta.view(-1, width), memory.view(-1, padded)
+
+
+def _runs(values, most):
+    """Ranges of equal neighbours in a list, of length `most` at most.
+
+    >>> list(_runs([1, 1, 1, 2], 2))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    start = 0
+    for i in range(1, len(values) + 1):
+        if i == len(values) or values[i] != values[start] or i == start + most:
+            yield start, i
+            start = i
 
 
 # ---------------------------------------------------------------- the problem of every row
 
 
 class Kept(NamedTuple):
-    """The weights of a block that aren't zero, row by row: how many, at which keys, what."""
+    """The weights of a block that aren't zero, row by row: how many, at which keys, what.
+
+    Keys are counted through all heads of the block.
+    """
 
     count: torch.Tensor
     key: torch.Tensor
@@ -238,7 +318,7 @@ def _screen(memory, alpha):
     return _ragged.screen(memory, alpha, 1.0)
 
 
-def _keep(memory, alpha, screened, first_key):
+def _keep(memory, alpha, screened, block, k_len):
     """`Kept` and soft maxima of a block, or None where its support isn't sparse."""
     width = memory.shape[1]
     support = _ragged.survivors(memory, alpha, 1.0, screened, width, _CROWD)
@@ -246,8 +326,10 @@ def _keep(memory, alpha, screened, first_key):
         return None
     on = torch.from_numpy(np.flatnonzero(support.p.numpy()))
     row = support.row.index_select(0, on)
-    key = support.flat.index_select(0, on) - row * width + first_key
     count = torch.bincount(row, minlength=len(memory))
+    key = support.flat.index_select(0, on) - row * width + block.keys.start
+    if len(count) > (rows := block.rows.stop - block.rows.start):
+        key += torch.div(row, rows, rounding_mode="floor") * k_len
     return Kept(count, key.int(), support.p.index_select(0, on)), support.zeta.squeeze(-1)
 
 
@@ -259,6 +341,12 @@ class Rows(NamedTuple):
 
     top: torch.Tensor
     rest: torch.Tensor
+
+    @classmethod
+    def of(cls, zeta, block):
+        """From the soft maxima alone."""
+        zeta = zeta[block.heads, block.rows].reshape(-1, 1)
+        return cls(zeta, torch.zeros_like(zeta))
 
     def zeta(self):
         return (self.top + self.rest).squeeze(-1)
@@ -342,6 +430,130 @@ def _by_key(ends, key, k_len):
     return tuple(map(torch.from_numpy, (other.indptr, other.indices, other.data)))
 
 
+# ---------------------------------------------------------------- softmax by the fused kernel
+
+
+class Fused:
+    """Softmax with a bias per key at most, by PyTorch's fused kernel.
+
+    A bias is one more feature: <(q, 1), (k, b)> = <q, k> + b. Below the diagonal ALiBi is one up
+    to a constant of the row; with blocks of few queries, and distances counted from the middle of
+    the block, it is small wherever there is weight, so that float32 is enough at any length.
+    The kernel's gradient in that feature of the keys is the gradient in b.
+    """
+
+    def __init__(self, q, k, v, call):
+        self.call, self.sizes = call, (q.shape[2], v.shape[2])
+        self.biased = len(call.terms) > 0
+        self.width = max(q.shape[2] + self.biased, v.shape[2])
+        self.q, self.k, self.v = (self._pad(x) for x in (q, k, v))
+        if self.biased:
+            self.q[..., -1] = 1
+
+    def _pad(self, x):
+        missing = self.width - x.shape[2]
+        return F.pad(x, (0, missing)) if missing else x
+
+    @staticmethod
+    def fits(q, k, v, call, orders):
+        """Whether all this is a problem of that kernel, whose sums also mustn't overflow."""
+        reach = call.reach
+        causal = reach.right == 0 and reach.first >= 0
+        return (
+            min(*q.shape, *k.shape, v.shape[2]) > 0
+            and all(order == 1 for order in orders)
+            and call.dropout.probability == 0
+            and call.scale > 0
+            and reach.left == math.inf
+            and (causal or reach.right == math.inf)
+            and all(term.of_keys(causal) for term in call.terms)
+            and _far_from_overflow(q, k, reach)
+        )
+
+    def blocks(self):
+        """Queries with the keys they may attend to, and the middle of their positions."""
+        heads, q_len, _ = self.q.shape
+        reach = self.call.reach
+        whole = reach.right == math.inf or (reach.first == 0 and not self.biased)
+        step = q_len if whole else _FUSED_ROWS
+        for start in range(0, q_len, step):
+            rows = slice(start, min(start + step, q_len))
+            block = Block(slice(0, heads), rows, reach.keys(rows, self.k.shape[1]))
+            yield block, (rows.start + rows.stop) // 2 + reach.first
+
+    def _pieces(self, block):
+        """Keys that every query may attend to; keys from the diagonal on, with a causal mask."""
+        keys, diagonal = block.keys, block.rows.start + self.call.reach.first
+        if self.call.reach.right == math.inf:
+            diagonal = keys.stop
+        if diagonal > keys.start:
+            yield slice(keys.start, min(diagonal, keys.stop)), False
+        if diagonal < keys.stop:
+            yield slice(diagonal, keys.stop), True
+
+    def _set_bias(self, block, centre):
+        """Make the biases of a block the keys' last feature; returns the rows' part of them."""
+        if not self.biased:
+            return 0.0
+        bias, shift = zip(*(term.key_bias(block, centre) for term in self.call.terms))
+        self.k[:, block.keys, -1] = sum(bias) / self.call.scale
+        return sum(shift)
+
+    def forward(self, out, zeta):
+        """Fills in outputs and soft maxima; returns the latter as the kernel has them."""
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        left = []
+        for block, centre in self.blocks():
+            shift = self._set_bias(block, centre)
+            q = self.q[None, :, block.rows]
+            found = [
+                kernel(q, self.k[None, :, keys], self.v[None, :, keys], 0.0, causal,
+                       scale=self.call.scale)
+                for keys, causal in self._pieces(block)
+            ]  # fmt: skip
+            result, lse = found[0]
+            for other, other_lse in found[1:]:
+                both = torch.logaddexp(lse, other_lse)
+                result = result * (lse - both).exp()[..., None]
+                result, lse = result + other * (other_lse - both).exp()[..., None], both
+            out[:, block.rows] = result[0, ..., : self.sizes[1]]
+            zeta[:, block.rows] = lse[0] + shift
+            left.append(lse)
+        return left
+
+    def backward(self, left, out, grad_out, gradients, pulls):
+        """Adds to the gradients of q, k and v, and to those of the terms in `pulls`."""
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        out, grad_out = self._pad(out), self._pad(grad_out)
+        dq, dk, dv = gradients
+        d, e = self.sizes
+        for (block, centre), lse in zip(self.blocks(), left):
+            heads, rows, _ = block
+            self._set_bias(block, centre)
+            for keys, causal in self._pieces(block):
+                gq, gk, gv = kernel(
+                    grad_out[None, :, rows], self.q[None, :, rows], self.k[None, :, keys],
+                    self.v[None, :, keys], out[None, :, rows], lse, 0.0, causal,
+                    scale=self.call.scale,
+                )  # fmt: skip
+                dq[:, rows] += gq[0, ..., :d]
+                dk[:, keys] += gk[0, ..., :d]
+                dv[:, keys] += gv[0, ..., :e]
+                grad_bias = gk[0, ..., -1] / self.call.scale
+                for term, grads in pulls:
+                    term.pull_keys(grads, grad_bias, Block(heads, rows, keys), centre)
+
+
+def _far_from_overflow(a, b, reach):
+    """Whether no product of rows can overflow: where one did, excluding it would make NaN.
+
+    What no query may attend to isn't looked at.
+    """
+    b = b[:, reach.keys(slice(0, a.shape[1]), b.shape[1])]
+    most = torch.finfo(a.dtype).max / 1e6
+    return float(a.abs().amax()) * float(b.abs().amax()) * a.shape[2] < most
+
+
 # ---------------------------------------------------------------- forward and backward
 
 
@@ -353,31 +565,39 @@ class Attend(torch.autograd.Function):
         scores = Scores(q, k, call)
         out = v.new_zeros(*q.shape[:2], v.shape[2])
         zeta = q.new_full(q.shape[:2], -math.inf)
-        left = {}
-        for head, order in enumerate(alpha.tolist()):
-            for block, rows, keys in scores.blocks(head):
-                if keys.start == keys.stop:
-                    continue
-                theta, memory = scores.form(head, rows, keys)
+        orders = alpha.tolist()
+        ctx.fused = Fused.fits(q, k, v, call, orders) and not ctx.needs_input_grad[4]
+        if ctx.fused:
+            left = Fused(q, k, v, call).forward(out, zeta)
+            orders = []
+        else:
+            left = {}
+        for order, blocks in scores.blocks(orders):
+            for number, block in blocks:
+                theta, memory = scores.form(block)
                 screened = _screen(memory, order)
-                found = screened and _keep(memory, order, screened, keys.start)
+                found = screened and _keep(memory, order, screened, block, k.shape[1])
                 if found:
-                    left[block], zeta[head, rows] = found
-                    p = left[block].weight
+                    left[number], zeta_here = found
+                    p = left[number].weight
                 else:
-                    p, mass, left[block] = _solve(theta, order, screened)
-                    zeta[head, rows] = left[block].zeta()
-                factor = call.dropout.factor(p, block)
-                if factor is not None:
-                    p = p * factor
+                    p, mass, left[number] = _solve(theta, order, screened)
+                    zeta_here = left[number].zeta()
+                if call.dropout.probability:
+                    p = p * call.dropout.factor(p, number)
+                heads, rows, keys = block
                 if found:
-                    ends, key = _ends(left[block].count), left[block].key
-                    out[head, rows] = _gather(p, ends, key, v[head])
+                    ends, key = _ends(left[number].count), left[number].key
+                    out_here = _gather(p, ends, key, v[heads].flatten(0, 1))
                 else:
-                    torch.mm(p, v[head, keys], out=out[head, rows]).div_(mass)
+                    p = p.view(*block.shape())
+                    out_here = torch.bmm(p, v[heads, keys]).flatten(0, 1).div_(mass)
+                out[heads, rows] = out_here.view(*block.shape()[:2], -1)
+                zeta[heads, rows] = zeta_here.view(*block.shape()[:2])
         ctx.call, ctx.left = call, left
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(q, k, v, alpha, zeta, *tensors)
+        # What a row of softmax leaves behind needs its output too.
+        ctx.save_for_backward(q, k, v, alpha, zeta, out if ctx.fused else None, *tensors)
         return out, zeta
 
     @staticmethod
@@ -409,7 +629,9 @@ class _Once(torch.autograd.Function):
 
 class _Backward:
     def __init__(self, ctx, grad_out, grad_zeta):
-        self.q, self.k, self.v, self.alpha, self.zeta, *self.tensors = ctx.saved_tensors
+        (
+            self.q, self.k, self.v, self.alpha, self.zeta, self.out, *self.tensors
+        ) = ctx.saved_tensors  # fmt: skip
         self.call = ctx.call
         if grad_out is None:
             grad_out = self.v.new_zeros(*self.q.shape[:2], self.v.shape[2])
@@ -431,82 +653,95 @@ class _Backward:
             if any(needed[begin:end]):
                 self.pulls.append((term, grads[begin:end]))
             begin = end
+        orders = self.alpha.tolist()
+        if self.out is not None and self.grad_zeta is None:
+            if _far_from_overflow(self.grad_out, self.v, self.call.reach):
+                fused = Fused(self.q, self.k, self.v, self.call)
+                gradients = self.dq, self.dk, self.dv
+                fused.backward(left, self.out, self.grad_out, gradients, self.pulls)
+                orders = []
         scores = Scores(self.q, self.k, self.call)
-        for head, order in enumerate(self.alpha.tolist()):
+        for order, blocks in scores.blocks(orders):
             sparse = []
-            for block, rows, keys in scores.blocks(head):
-                if keys.start == keys.stop:
-                    continue
-                if isinstance(left[block], Kept):
-                    sparse.append((block, rows, keys, left[block]))
+            for number, block in blocks:
+                rows = Rows.of(self.zeta, block) if self.out is not None else left[number]
+                if isinstance(rows, Kept):
+                    sparse.append((number, block, rows))
                 else:
-                    theta, _ = scores.form(head, rows, keys)
-                    p, u = _weights_of(theta, left[block], order)
-                    self._dense(p, u, head, order, block, rows, keys)
+                    p, u = _weights_of(scores.form(block)[0], rows, order)
+                    self._dense(p, u, order, number, block)
             if sparse:
-                self._sparse(head, order, sparse)
+                self._sparse(order, *zip(*sparse))
         grads = [g if g is None else g.to(x.dtype) for g, x in zip(grads, self.tensors)]
         return self.dq, self.dk, self.dv, self.dalpha if self.with_alpha else None, *grads
 
-    def _dense(self, p, u, head, order, block, rows, keys):
-        q, k, v = self.q[head, rows], self.k[head, keys], self.v[head, keys]
-        grad_out, scale = self.grad_out[head, rows], self.call.scale
-        factor = self.call.dropout.factor(p, block)
-        g = grad_out @ v.mT
-        if factor is not None:
-            g *= factor
+    def _dense(self, p, u, order, number, block):
+        heads, rows, keys = block
+        grad_out = self.grad_out[heads, rows]
+        g = torch.bmm(grad_out, self.v[heads, keys].mT).flatten(0, 1)
+        dropped = p
+        if self.call.dropout.probability:
+            factor = self.call.dropout.factor(p, number)
+            g, dropped = g.mul_(factor), p * factor
         if not bool(g.sum().isfinite()):
             g.masked_fill_(p == 0, 0)
-        self.dv[head, keys].addmm_((p if factor is None else p * factor).mT, grad_out)
-        grad_zeta = self._grad_zeta(head, rows)
+        self.dv[heads, keys].baddbmm_(dropped.view(*block.shape()).mT, grad_out)
+        grad_zeta = self._grad_zeta(block)
         if u is None or self.with_alpha:
-            grad_theta = self._pull_rows(p, head, order, g, grad_zeta)
+            head = torch.arange(heads.start, heads.stop).repeat_interleave(rows.stop - rows.start)
+            grad_theta = self._pull_rows(p, order, g, grad_zeta, head)
         else:
             grad_theta, _ = centred(u, g, grad_zeta.unsqueeze(-1))
-        torch.mm(grad_theta, k, out=self.dq[head, rows]).mul_(scale)
-        self.dk[head, keys].addmm_(grad_theta.mT, q, alpha=scale)
+        grad_theta = grad_theta.view(*block.shape())
+        scale = self.call.scale
+        self.dq[heads, rows] = torch.bmm(grad_theta, self.k[heads, keys]).mul_(scale)
+        self.dk[heads, keys].baddbmm_(grad_theta.mT, self.q[heads, rows], alpha=scale)
         for term, grads in self.pulls:
-            term.pull(grads, grad_theta, head, rows, keys)
+            term.pull(grads, grad_theta, block)
 
-    def _grad_zeta(self, head, rows):
+    def _grad_zeta(self, block):
         """The gradient of the soft maxima, 0 where a row may attend to nothing."""
-        zeta = self.zeta[head, rows]
+        zeta = self.zeta[block.heads, block.rows].flatten()
         if self.grad_zeta is None:
             return torch.zeros_like(zeta)
-        return torch.where(zeta == -math.inf, 0.0, self.grad_zeta[head, rows])
+        grad_zeta = self.grad_zeta[block.heads, block.rows].flatten()
+        return torch.where(zeta == -math.inf, 0.0, grad_zeta)
 
-    def _sparse(self, head, order, blocks):
-        """The blocks of one head whose weights were kept, all at once."""
-        q, k, v, grad_out = (x[head] for x in (self.q, self.k, self.v, self.grad_out))
-        scale = self.call.scale
-        count = torch.zeros(len(q), dtype=torch.int64)
-        for _, rows, _, kept in blocks:
-            count[rows] = kept.count
-        key = torch.cat([kept.key for *_, kept in blocks])
-        p = torch.cat([kept.weight for *_, kept in blocks])
+    def _sparse(self, order, numbers, blocks, kept):
+        """The blocks of one group of heads whose weights were kept, all at once."""
+        heads, scale = blocks[0].heads, self.call.scale
+        tensors = self.q, self.k, self.v, self.grad_out
+        q, k, v, grad_out = (x[heads].flatten(0, 1) for x in tensors)
+        count, key, p = (torch.cat(parts) for parts in zip(*kept))
         ends, row = _ends(count), torch.repeat_interleave(count)
+        query = torch.arange(len(q)).view(-1, self.q.shape[1])
+        query = torch.cat([query[:, block.rows].flatten() for block in blocks])
+        q, grad_out = q.index_select(0, query), grad_out.index_select(0, query)
         g = _products(grad_out, v, ends, key)
         dropped = p
         if self.call.dropout.probability:
-            factors = [self.call.dropout.factor(kept.weight, block) for block, *_, kept in blocks]
-            factor = torch.cat(factors)
+            pairs = zip(kept, numbers)
+            factor = torch.cat([self.call.dropout.factor(x.weight, n) for x, n in pairs])
             g, dropped = g * factor, p * factor
-        ds = self._pull_kept(p, head, order, g, count, row)
-        self.dq[head].add_(_gather(ds, ends, key, k), alpha=scale)
-        ends, query, place = _by_key(ends, key, len(k))
-        self.dk[head].add_(_gather(ds.index_select(0, place), ends, query, q), alpha=scale)
-        self.dv[head].add_(_gather(dropped.index_select(0, place), ends, query, grad_out))
+        grad_zeta = torch.cat([self._grad_zeta(block) for block in blocks])
+        head = torch.div(query, self.q.shape[1], rounding_mode="floor") + heads.start
+        ds = self._pull_kept(p, order, g, grad_zeta, head, count, row)
+        dq = self.dq[heads].flatten(0, 1)
+        dq.index_copy_(0, query, _gather(ds, ends, key, k).mul_(scale))
+        ends, other, place = _by_key(ends, key, len(k))
+        dk, dv = self.dk[heads].flatten(0, 1), self.dv[heads].flatten(0, 1)
+        dk.add_(_gather(ds.index_select(0, place), ends, other, q), alpha=scale)
+        dv.add_(_gather(dropped.index_select(0, place), ends, other, grad_out))
         if self.pulls:
-            self._pull_terms(head, blocks, ds, row, key)
+            self._pull_terms(blocks, ds, kept)
 
-    def _pull_kept(self, p, head, order, g, count, row):
+    def _pull_kept(self, p, order, g, grad_zeta, head, count, row):
         """The gradient of kept scores; that of alpha is added up."""
-        grad_zeta = self._grad_zeta(head, slice(None))
         if order > 2:  # see `_pull_rows`
             rank = torch.arange(len(p)) - (torch.cumsum(count, 0) - count).index_select(0, row)
             rows = p.new_zeros(2, len(count), int(count.max()))
             rows[0, row, rank], rows[1, row, rank] = p, g
-            return self._pull_rows(rows[0], head, order, rows[1], grad_zeta)[row, rank]
+            return self._pull_rows(rows[0], order, rows[1], grad_zeta, head)[row, rank]
 
         def centre(u, x, total):
             return centred(u, x, total, row_sums)
@@ -517,29 +752,31 @@ class _Backward:
         grad_zeta = grad_zeta.index_select(0, row)
         ds, slope = pullback(p, order, g, grad_zeta, self.with_alpha, centre)
         if self.with_alpha:
-            self.dalpha[head] += slope.sum()
+            self.dalpha.index_add_(0, head.index_select(0, row), slope.to(self.dalpha.dtype))
         return ds
 
-    def _pull_rows(self, p, head, order, g, grad_zeta):
+    def _pull_rows(self, p, order, g, grad_zeta, head):
         """As `_pull_kept`, for rows of equal length: what responses of any size need."""
         if order <= 2:
             ds, slope = pullback(p, order, g, grad_zeta.unsqueeze(-1), self.with_alpha)
         else:
-            alpha = self.alpha[head].to(p.dtype)
+            alpha = p.new_full((len(p), 1), order)
             ds, slope = dense_pullback(p, alpha, g, grad_zeta, self.with_alpha)
         if self.with_alpha:
-            self.dalpha[head] += slope.sum()
+            self.dalpha.index_add_(0, head, slope.sum(-1).to(self.dalpha.dtype))
         return ds
 
-    def _pull_terms(self, head, blocks, ds, row, key):
+    def _pull_terms(self, blocks, ds, kept):
         begin = 0
-        for _, rows, keys, kept in blocks:
-            part = slice(begin, begin + len(kept.key))
-            tile = ds.new_zeros(rows.stop - rows.start, keys.stop - keys.start)
-            tile[row[part] - rows.start, key[part].long() - keys.start] = ds[part]
+        for block, (count, key, _) in zip(blocks, kept):
+            heads, rows, width = block.shape()
+            tile = ds.new_zeros(heads * rows, width)
+            place = key % self.k.shape[1] - block.keys.start
+            end = begin + len(key)
+            tile[torch.repeat_interleave(count), place] = ds[begin:end]
             for term, grads in self.pulls:
-                term.pull(grads, tile, head, rows, keys)
-            begin = part.stop
+                term.pull(grads, tile.view(heads, rows, width), block)
+            begin = end
 
 
 # ---------------------------------------------------------------- the call
@@ -608,7 +845,7 @@ def _term(prior, theta, lead, first):
     """What the scores `theta`, of which only the shape is read, get from a prior."""
     if isinstance(prior, ALiBi):
         slopes = prior.slopes[:, None, None]
-        fitting(slopes.expand(-1, *theta.shape[-2:]), theta.shape)
+        slopes = fitting(slopes.expand(-1, *theta.shape[-2:]), theta.shape)[..., :1, :1]
         return Linear(lead, slopes, first)
     if isinstance(prior, LogPrior | Padding):
         return Table(lead, bias_of_rows(prior, theta, first))

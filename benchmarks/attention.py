@@ -1,0 +1,223 @@
+"""Attention, forward and backward, against PyTorch's fused kernel and the `entmax` package.
+
+Eight heads of 64 features in float32; queries, keys and values are independent and normal, so
+that scores have deviation 1 where nothing else is said: the case in which nothing but the size of
+a score says whether its key matters. Memory is the growth of the process's peak, four heads.
+"""
+
+import math
+import subprocess
+import sys
+
+import entmax as package
+import torch
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+from eotcourse import ALiBi, LogPrior, Shannon, Tsallis, alibi_slopes, attention
+
+from .harness import Row, judge, main, medians
+
+HEADS, FEATURES = 8, 64
+# must and aim by length, for alpha 2 and 1.5: times the fused kernel.
+FORWARD_BACKWARD = {2048: ((0.35, 0.20), (0.48, 0.28)), 4096: ((0.30, 0.16), (0.40, 0.22))}
+CAUSAL = {2048: ((0.48, 0.28), (0.60, 0.36)), 4096: ((0.40, 0.22), (0.50, 0.28))}
+FORWARD = {4096: ((1.0, 0.65), (1.3, 0.85))}
+DEVIATIONS = (0.1, 0.5, 1, 2, 4, 8)
+WORST = {2.0: (1.6, 1.25), 1.5: (1.6, 1.25), 4 / 3: (3.0, 1.6), 1.2: (3.0, 1.6)}
+MEMORY = {1.5: (300, 160), 2.0: (200, 110)}
+PEAK = """
+import re, sys, torch
+from eotcourse import Tsallis, attention
+n, alpha = int(sys.argv[1]), float(sys.argv[2])
+torch.set_num_threads(1)
+tensors = [torch.randn(1, 4, n, 64, requires_grad=True) for _ in range(3)]
+upstream = torch.randn(1, 4, n, 64)
+def status(what):
+    return int(re.search(what + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+open("/proc/self/clear_refs", "w").write("5")
+before = status("VmRSS")
+attention(*tensors, regularizer=Tsallis(alpha)).backward(upstream)
+print(status("VmHWM") - before)
+"""
+
+
+def name_of(alpha):
+    return f"alpha {alpha:.3g}"
+
+
+class Problem:
+    """Random inputs of one length, and ways to run a function of them."""
+
+    def __init__(self, n, deviation=1.0):
+        generator = torch.Generator().manual_seed(n)
+        shape = (1, HEADS, n, FEATURES)
+        q, k, v, self.upstream = (torch.randn(shape, generator=generator) for _ in range(4))
+        self.tensors = [x.requires_grad_() for x in (q * deviation, k, v)]
+
+    def both(self, f, *parameters):
+        def run():
+            for x in (*self.tensors, *parameters):
+                x.grad = None
+            f(*self.tensors).backward(self.upstream)
+
+        return run
+
+    def forward(self, f):
+        def run():
+            with torch.no_grad():
+                f(*self.tensors)
+
+        return run
+
+
+def tsallis(alpha, **arguments):
+    return lambda q, k, v: attention(q, k, v, regularizer=Tsallis(alpha), **arguments)
+
+
+def by_package(f):
+    """Attention as one builds it on a map of the package."""
+    return lambda q, k, v: f(q @ k.mT / math.sqrt(FEATURES)) @ v
+
+
+def times_fused(goal, n, goals, repeats, causal=False, forward_only=False):
+    """alpha 2 and 1.5 against the fused kernel of the same causality."""
+    problem = Problem(n)
+    run = problem.forward if forward_only else problem.both
+    maps = {"fused": run(lambda q, k, v: sdpa(q, k, v, is_causal=causal))}
+    rows = []
+    for alpha, aims in zip((2.0, 1.5), goals):
+        maps[name_of(alpha)] = run(tsallis(alpha, is_causal=causal))
+        kind = "forward" if forward_only else "causal" if causal else "both passes"
+        what = f"n={n} {name_of(alpha)}, {kind}: times SDPA"
+        rows.append(Row(goal, what, name_of(alpha), "fused", False, *aims))
+    return judge(rows, medians(maps, repeats, f"{goal} n={n}"))
+
+
+def sweep(repeats):
+    """The largest ratio to the fused kernel over deviations of the scores."""
+    worst = {}
+    for deviation in DEVIATIONS:
+        problem = Problem(2048, deviation)
+        maps = {name_of(alpha): problem.both(tsallis(alpha)) for alpha in WORST}
+        maps["fused"] = problem.both(sdpa)
+        seconds = medians(maps, repeats, f"C8 deviation {deviation}")
+        for alpha in WORST:
+            ratio = seconds[name_of(alpha)] / seconds["fused"]
+            worst[name_of(alpha)] = max(worst.get(name_of(alpha), 0), ratio)
+    rows = [
+        Row("C8", f"n=2048 {name_of(a)}, worst deviation: times SDPA", name_of(a), "1", False, *g)
+        for a, g in WORST.items()
+    ]
+    return judge(rows, {**worst, "1": 1.0})
+
+
+def general(repeats):
+    problem = Problem(2048)
+    maps = {"fused": problem.both(sdpa), "alpha 4/3": problem.both(tsallis(4 / 3))}
+    row = Row("C9", "n=2048 alpha 4/3: times SDPA", "alpha 4/3", "fused", False, 1.3, 0.7)
+    return judge([row], medians(maps, repeats, "C9"))
+
+
+def times_package(repeats):
+    problem = Problem(2048)
+    peers = {2.0: package.sparsemax, 1.5: package.entmax15}
+    maps, rows = {}, []
+    for alpha, peer in peers.items():
+        name = name_of(alpha)
+        maps[name] = problem.both(tsallis(alpha))
+        maps[f"package, {name}"] = problem.both(by_package(lambda s, f=peer: f(s, -1)))
+        what = f"n=2048 {name}: times faster than on the package"
+        rows.append(Row("C10", what, name, f"package, {name}", True, 20, 40))
+    return judge(rows, medians(maps, min(repeats, 3), "C10"))
+
+
+def memory():
+    """Peak growth of a fresh process in MiB, and its growth with the length."""
+    grown = {"1": 1.0}
+    rows = []
+    for alpha, goals in MEMORY.items():
+        for n in (8192, 16384):
+            command = [sys.executable, "-c", PEAK, str(n), str(alpha)]
+            found = subprocess.run(command, capture_output=True, text=True, check=True)
+            grown[f"{n} {alpha}"] = float(found.stdout)
+        name = name_of(alpha)
+        what = f"n=16384 {name}, four heads: MiB"
+        rows.append(Row("C11", what, f"16384 {alpha}", "1", False, *goals))
+        what = f"{name}: memory at 16384 / at 8192"
+        rows.append(Row("C11", what, f"16384 {alpha}", f"8192 {alpha}", False, 2.2, 2.0))
+    return judge(rows, grown)
+
+
+def alibi(repeats):
+    """Causal ALiBi without a matrix of biases, and what is left of its digits at n = 8192."""
+    problem = Problem(2048)
+    regularizer = Shannon(ALiBi(alibi_slopes(HEADS)))
+
+    def ours(q, k, v):
+        return attention(q, k, v, is_causal=True, regularizer=regularizer)
+
+    def fused(q, k, v):
+        return sdpa(q, k, v, is_causal=True)
+
+    maps = {
+        "both": problem.both(ours), "fused": problem.both(fused),
+        "forward": problem.forward(ours), "fused forward": problem.forward(fused),
+    }  # fmt: skip
+    seconds = medians(maps, repeats, "C12")
+    q, k, v = (x.detach() for x in Problem(8192).tensors)
+    last = q[..., -256:, :]
+    exact = attention(
+        last.double(), k.double(), v.double(), is_causal=True, regularizer=regularizer,
+        causal_align="bottom_right", backend="dense",
+    )  # fmt: skip
+    seconds["error"] = float((ours(q, k, v)[..., -256:, :] - exact).abs().max())
+    seconds["1"] = 1.0
+    what = "n=2048 causal ALiBi"
+    return judge([
+        Row("C12", f"{what}, both passes: times SDPA without", "both", "fused", False, 1.3, 1.1),
+        Row("C12", f"{what}, forward: times SDPA without", "forward", "fused forward", False,
+            1.2, 1.05),
+        Row("C12", "n=8192 causal ALiBi: largest error", "error", "1", False, 5e-6, 1e-6),
+    ], seconds)  # fmt: skip
+
+
+def prior(repeats):
+    """A prior over keys, fixed and learned."""
+    problem = Problem(2048)
+    log_pi = torch.randn(2048, generator=torch.Generator().manual_seed(1))
+    learned = torch.nn.Parameter(log_pi.clone())
+
+    def ours(values):
+        regularizer = Shannon(LogPrior(values))
+        return lambda q, k, v: attention(q, k, v, regularizer=regularizer)
+
+    maps = {
+        "fused": problem.both(sdpa),
+        "fixed": problem.both(ours(log_pi)),
+        "learned": problem.both(ours(learned), learned),
+    }
+    rows = [
+        Row("C14", "n=2048 fixed prior: times SDPA without", "fixed", "fused", False, 1.10, 1.03),
+        Row("C14", "n=2048 learned prior: times SDPA without", "learned", "fused", False,
+            1.30, 1.12),
+    ]  # fmt: skip
+    return judge(rows, medians(maps, repeats, "C14"))
+
+
+def measure(repeats):
+    for n, goals in FORWARD_BACKWARD.items():
+        yield times_fused("C5", n, goals, repeats)
+    for n, goals in CAUSAL.items():
+        yield times_fused("C6", n, goals, repeats, causal=True)
+    for n, goals in FORWARD.items():
+        yield times_fused("C7", n, goals, repeats, forward_only=True)
+    yield sweep(min(repeats, 3))
+    yield general(repeats)
+    yield times_package(repeats)
+    yield memory()
+    yield alibi(repeats)
+    yield prior(repeats)
+
+
+if __name__ == "__main__":
+    main(__doc__, measure)
