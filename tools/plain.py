@@ -58,16 +58,16 @@ def macros():
 
 @functools.cache
 def chapters():
-    """Number of each page, in the order of the book; None where the page has none."""
+    """Number of each page, such as 2.1, in the order of the book; None where it has none."""
     import yaml
 
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     found, last = {}, 0
     for part in toc["parts"]:
-        for chapter in part["chapters"]:
-            last += bool(part.get("numbered"))
-            page = chapter["file"].removeprefix("book/")
-            found[page] = last if part.get("numbered") else None
+        last += bool(part.get("numbered"))
+        for place, entry in enumerate(part["chapters"], 1):
+            page = entry["file"].removeprefix("book/")
+            found[page] = f"{last}.{place}" if part.get("numbered") else None
     return found
 
 
@@ -107,9 +107,8 @@ class Book:
         if found["target"]:
             return Item(page, found["heading"])
         kind = found["kind"] or ("equation" if found["equation"] else "figure")
-        chapter = chapters().get(page)
-        counts[kind, chapter] += 1
-        number = f"{chapter}.{counts[kind, chapter]}" if chapter else str(counts[kind, chapter])
+        counts[kind, page] += 1
+        number = ".".join(filter(None, (chapters().get(page), str(counts[kind, page]))))
         name = {"equation": f"({number})", "figure": f"Fig. {number}"}.get(kind)
         return Item(page, name or f"{kind.capitalize()} {number}", found["title"] or "")
 
