@@ -405,6 +405,11 @@ def record_advantages(model=None):
         In the order of the calls, and filled while they are made. Backward may run inside or
         later. Clear the list to let go of the tensors.
 
+    Raises
+    ------
+    TypeError
+        For a model that isn't an `nn.Module`.
+
     Notes
     -----
     With dropout the utility is that of the weight before it: 0 for a key that was dropped. Where
@@ -428,6 +433,8 @@ def record_advantages(model=None):
     >>> calls[0].baseline, calls[0].advantage
     (tensor([-2.]), tensor([[-1.,  1.]]))
     """
+    if model is not None and not isinstance(model, nn.Module):
+        raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
     calls = []
     thread = threading.local()
 

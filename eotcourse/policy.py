@@ -23,6 +23,7 @@ and for a temperature that isn't positive and finite, naming shape or value.
 """
 
 import math
+import numbers
 
 import torch
 from torch.nn import functional as F
@@ -202,7 +203,7 @@ def covariance(p, x, y):
         Weights of any positive sum.
     x : Tensor, shape (..., n, Ex)
     y : Tensor, shape (..., n, Ey)
-        Shared by the L rows, as keys and values are.
+        Shared by the L rows, as keys and values are. Not read at keys of weight 0.
 
     Returns
     -------
@@ -220,21 +221,7 @@ def covariance(p, x, y):
     >>> covariance(torch.tensor([0.5, 0.5]), x, 2 * x)
     tensor([[2.]])
     """
-    p, x, y = to_last(working(p, "p"), -1), working(x, "x"), working(y, "y")
-    if p.dim() == 1:
-        return covariance(p.unsqueeze(0), x, y).squeeze(-3)
-    for name, z in (("x", x), ("y", y)):
-        if z.dim() < 2 or z.shape[-2] != p.shape[-1]:
-            raise ValueError(
-                f"{name} of shape {tuple(z.shape)} needs a row for each of the {p.shape[-1]} "
-                f"weights of p, whose shape is {tuple(p.shape)}"
-            )
-    total = p.sum(-1, keepdim=True)
-    w = (p / torch.where(total == 0, 1.0, total)).unsqueeze(-1)
-    x, y = x.unsqueeze(-3), y.unsqueeze(-3)
-    x = x - (w * x).sum(-2, keepdim=True)
-    y = y - (w * y).sum(-2, keepdim=True)
-    return (w * x).mT @ y
+    return _covariance(p, x=x, y=y)
 
 
 def query_jacobian(p, key, value, tau=1.0, regularizer=None):
@@ -268,7 +255,7 @@ def query_jacobian(p, key, value, tau=1.0, regularizer=None):
     p = to_last(working(p, "p"), -1)
     u = _response(p, regularizer)
     gain = u.sum(-1, keepdim=True) / temperature_rows(tau, p, -1)
-    return gain.unsqueeze(-1) * covariance(u, value, key)
+    return gain.unsqueeze(-1) * _covariance(u, value=value, key=key)
 
 
 def bandit_gradient(reward, p, tau=1.0, regularizer=None):
@@ -324,10 +311,12 @@ def gumbel_max(s, tau=1.0, num_samples=1, *, generator=None):
     Returns
     -------
     Tensor of int64, shape (num_samples, ...)
-        -1 for a row that may attend to nothing, or that holds a NaN.
+        -1 for a row that may attend to nothing, or that holds a NaN or +inf.
 
     Raises
     ------
+    TypeError
+        Also if `num_samples` isn't an integer.
     ValueError
         Also if `num_samples` is below 1.
 
@@ -342,6 +331,8 @@ def gumbel_max(s, tau=1.0, num_samples=1, *, generator=None):
     >>> (draws.bincount(minlength=3) / 100_000).round(decimals=2)
     tensor([0.8800, 0.1200, 0.0000])
     """
+    if isinstance(num_samples, bool) or not isinstance(num_samples, numbers.Integral):
+        raise TypeError(f"num_samples must be an integer, got {num_samples!r}")
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1, got {num_samples}")
     rows = to_last(working(s), -1)
@@ -384,7 +375,7 @@ def reinforce(utility, p, draws, tau=1.0, baseline="none"):
     Raises
     ------
     TypeError
-        Also for draws that aren't int64.
+        Also for draws that aren't an int64 tensor.
     ValueError
         Also for an unknown baseline, a key out of range, and "leave_one_out" with one draw.
 
@@ -554,6 +545,33 @@ def _fitting(trailing, **tensors):
     return x.to(dtype), y.to(dtype)
 
 
+def _covariance(p, **functions):
+    """`covariance` of two functions of the key, which errors call by their names."""
+    p = to_last(working(p, "p"), -1)
+    x, y = (working(z, name) for name, z in functions.items())
+    for name, z in functions.items():
+        if z.dim() < 2 or z.shape[-2] != p.shape[-1]:
+            raise ValueError(
+                f"{name} of shape {tuple(z.shape)} needs a row for each of the {p.shape[-1]} "
+                f"weights of p, whose shape is {tuple(p.shape)}"
+            )
+    try:
+        torch.broadcast_shapes(p.shape[:-2], x.shape[:-2], y.shape[:-2])
+    except RuntimeError:
+        shapes = ", ".join(f"{name} {tuple(z.shape)}" for name, z in functions.items())
+        raise ValueError(f"shapes don't fit: p {tuple(p.shape)}, {shapes}") from None
+    dtype = torch.promote_types(p.dtype, torch.promote_types(x.dtype, y.dtype))
+    p, x, y = p.to(dtype), x.to(dtype).unsqueeze(-3), y.to(dtype).unsqueeze(-3)
+    rows = p.unsqueeze(0) if p.dim() == 1 else p
+    total = rows.sum(-1, keepdim=True)
+    w = (rows / torch.where(total == 0, 1.0, total)).unsqueeze(-1)
+    x, y = (torch.where(w == 0, 0.0, z) for z in (x, y))
+    x = x - (w * x).sum(-2, keepdim=True)
+    y = y - (w * y).sum(-2, keepdim=True)
+    covariances = (w * x).mT @ y
+    return covariances.squeeze(-3) if p.dim() == 1 else covariances
+
+
 def _response(p, regularizer):
     if regularizer is None:
         return p
@@ -592,6 +610,8 @@ def _baseline_by_name(baseline, a, p):
 
 def _one_hot(draws, a, p):
     """Where the drawn key of each row is, shape (num_samples, ..., n)."""
+    if not isinstance(draws, torch.Tensor):
+        raise TypeError(f"draws must be a torch.Tensor, got {type(draws).__name__}")
     if draws.dtype != torch.int64:
         raise TypeError(f"draws must be int64, got {draws.dtype}")
     rows = torch.broadcast_shapes(a.shape, p.shape)

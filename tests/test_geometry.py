@@ -199,6 +199,7 @@ def test_mirror_step_at_zero_weights():
     assert geo.mirror_step(p, a, 50.0)[2] == 0
     close(geo.mirror_step(p, a, 1.0, Tsallis(2.0)), [1 / 6, 1 / 6, 2 / 3])
     close(geo.mirror_step(p, -a, 1.0, Tsallis(1.5)), p)
+    close(geo.mirror_step(p, a, -1.0, Tsallis(1.5)), p)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -279,6 +280,29 @@ def test_bregman_with_excluded_keys():
     assert geo.bregman(t, s) == INF
     nothing = torch.full((4,), -INF, dtype=F64)
     assert geo.bregman(nothing, nothing) == 0
+
+
+@mpmath.workdps(50)
+@pytest.mark.parametrize("size", [1.0, 1e-2, 1e-5, 1e-8])
+def test_divergences_of_close_points_for_shannon(size):
+    s, move = torch.tensor([4.0, 2.0, 0.0], dtype=F64), torch.tensor([1.0, 0.0, -2.0], dtype=F64)
+    t = s + size * move
+    p, q = ([mpmath.exp(mpmath.mpf(x) / 2) for x in z.tolist()] for z in (s, t))
+    p, q = ([x / mpmath.fsum(z) for x in z] for z in (p, q))
+    expected = 2 * mpmath.fsum(x * mpmath.log(x / y) for x, y in zip(p, q, strict=True))
+    ours = [geo.bregman(t, s, 2.0), 2 * geo.omega_bregman(softmax(s, 2.0), softmax(t, 2.0))]
+    ours.append(geo.bregman(t[None], s, torch.full((1, 1), 2.0, dtype=F64))[0])
+    assert all(abs(x.item() / expected - 1) < 4e-15 / size for x in ours)
+
+
+def test_bregman_of_weights_that_underflow():
+    s = torch.zeros(2, dtype=F64, requires_grad=True)
+    t = torch.tensor([2000.0, 0.0], dtype=F64, requires_grad=True)
+    divergence = geo.bregman(t, s)
+    close(divergence.detach(), 1000 - math.log(2))
+    for x, expected in zip(torch.autograd.grad(divergence, (t, s)), ([0.5, -0.5], [-500, 500])):
+        close(x, expected)
+    assert gradcheck(geo.bregman, (P.clone().requires_grad_(), (P + 0.1 * P**2).requires_grad_()))
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -715,9 +739,28 @@ ONE = torch.tensor([0.5, 0.5, 0.0])
         (lambda: geo.Fisher(P) @ torch.ones(4), ValueError, r"p \(3,\) and v \(4,\)"),
         (lambda: geo.natural_gradient(P, P, chart="mean"), ValueError, "chart.*'mean'"),
         (lambda: geo.project(P, torch.ones(3)), TypeError, "support.*float32"),
+        (lambda: geo.project(P, [True, True, False]), TypeError, "support.*list"),
+        (lambda: geo.project(P, torch.tensor([True, False])), ValueError, r"support \(2,\)"),
+        (lambda: geo.project(P, torch.tensor([True])), ValueError, r"x \(3,\).*support \(1,\)"),
+        (lambda: geo.project(P, torch.tensor(True)), ValueError, r"support \(\)"),
+        (lambda: geo.mirror_step(P, P, "x"), TypeError, "eta.*str"),
+        (lambda: geo.mirror_step(P, P, math.nan), ValueError, "eta must be finite, got nan"),
+        (lambda: geo.mirror_step(P, P, torch.tensor(-INF)), ValueError, "eta.*-inf"),
+        (lambda: geo.mirror_step(P, P, P), ValueError, "eta must have size 1.*got 3"),
+        (
+            lambda: geo.mirror_step(torch.ones(2, 3), P, torch.ones(5, 1)),
+            ValueError,
+            r"eta of shape \(5, 1\).*p \(2, 3\)",
+        ),
+        (lambda: geo.replicator(P, P, INF), ValueError, "t must be finite, got inf"),
         (lambda: geo.mirror_step(P, P, 1.0, 1.5), TypeError, "regularizer.*float"),
         (lambda: geo.fisher_rao_distance(P, Q, 0), ValueError, r"product.*\(3,\).*\(0,\)"),
         (lambda: geo.fisher_rao_distance(P[None], Q, (-1,)), ValueError, r"\(-1,\)"),
+        (
+            lambda: geo.fisher_rao_distance(P.expand(2, 4, 3), Q, (1, -2)),
+            ValueError,
+            r"\(2, 4, 3\) twice: \(1, -2\)",
+        ),
         (lambda: geo.fisher_rao_distance(P[None], Q, 5), ValueError, r"\(5,\)"),
         (lambda: geo.Metric(ONE) @ torch.tensor([1.0, 0, -1]), ValueError, "face: -1.0"),
         (lambda: geo.curve_length(P), ValueError, r"points.*\(3,\)"),

@@ -186,6 +186,7 @@ def test_covariance_keeps_its_digits_far_from_the_origin():
     p, x = row(0.25, 0.75), torch.tensor([[0.0], [1.0]], dtype=F64)
     close(policy.covariance(p, x + 2.0**40, x - 2.0**40), torch.full((1, 1), 0.1875, dtype=F64))
     assert not policy.covariance(torch.zeros(3, 2, dtype=F64), x, x).any()
+    close(policy.covariance(p.float(), x.float(), x), torch.full((1, 1), 0.1875, dtype=F64))
 
 
 # --- estimators -----------------------------------------------------------------------------
@@ -283,8 +284,8 @@ def test_draws_follow_generator_and_temperature():
 
 
 def test_rows_without_keys_draw_none():
-    s = torch.tensor([[0.0, -INF], [-INF, -INF], [math.nan, 0.0]], dtype=F64)
-    assert policy.gumbel_max(s, num_samples=2).tolist() == [[0, -1, -1]] * 2
+    s = torch.tensor([[0.0, -INF], [-INF, -INF], [math.nan, 0.0], [INF, 0.0]], dtype=F64)
+    assert policy.gumbel_max(s, num_samples=2).tolist() == [[0, -1, -1, -1]] * 2
     assert policy.gumbel_max(torch.zeros(2, 0), num_samples=3).tolist() == [[-1, -1]] * 3
 
 
@@ -361,6 +362,13 @@ def test_keys_without_weight_have_no_say(odd):
             close(f(a, p, member), f(without, p, member), 0)
     for f in (policy.optimal_baseline, policy.estimator_variance):
         close(f(a, p), f(without, p), 0)
+    v, clean, g = (torch.stack([x, 2 * x]).mT for x in (a, without, row(3.0, 5.0, 0.0)))
+    for x, y in ((v, g), (g, v)):
+        expected = [clean if z is v else z for z in (x, y)]
+        close(policy.covariance(p, x, y), policy.covariance(p, *expected), 0)
+        for member in (None, Tsallis(1.5)):
+            ours = policy.query_jacobian(p, x, y, 2.0, member)
+            close(ours, policy.query_jacobian(p, *expected, 2.0, member), 0)
     for b in ("mean", "optimal", "leave_one_out"):
         ours = policy.reinforce(a, p, draws, baseline=b)
         close(ours, policy.reinforce(without, p, draws, baseline=b), 0)
@@ -422,11 +430,20 @@ A, P, D = torch.zeros(2, 3), torch.full((2, 3), 1 / 3), torch.zeros(4, 2, dtype=
         (lambda: policy.marginal_utility(A[0], A), ValueError, r"grad_output \(3,\)"),
         (lambda: policy.flash_baseline(A, A.mT), ValueError, r"output \(3, 2\)"),
         (lambda: policy.covariance(P, A, A.mT), ValueError, r"x of shape \(2, 3\).*3 weights"),
-        (lambda: policy.query_jacobian(P, A.mT, A), ValueError, r"x of shape \(2, 3\)"),
+        (lambda: policy.query_jacobian(P, A.mT, A), ValueError, r"value of shape \(2, 3\)"),
+        (lambda: policy.query_jacobian(P[0], A, A.mT), ValueError, r"key of.* is \(3,\)$"),
+        (
+            lambda: policy.covariance(torch.ones(2, 5, 3), *torch.ones(2, 4, 3, 2)),
+            ValueError,
+            r"p \(2, 5, 3\), x \(4, 3, 2\), y \(4, 3, 2\)",
+        ),
+        (lambda: policy.covariance(P, A.mT, [1.0]), TypeError, "y must be.*list"),
         (lambda: policy.covariance(P, A.mT, A[0]), ValueError, r"y of shape \(3,\)"),
         (lambda: policy.gumbel_max(A, num_samples=0), ValueError, "num_samples.*got 0"),
+        (lambda: policy.gumbel_max(A, 1.0, 2.5), TypeError, "num_samples.*got 2.5"),
         (lambda: policy.gumbel_max(A, math.inf), ValueError, "tau.*got inf"),
         (lambda: policy.gumbel_max(A.int()), TypeError, "int32"),
+        (lambda: policy.reinforce(A, P, [0, 1]), TypeError, "draws must be a torch.*got list"),
         (lambda: policy.reinforce(A, P, D.float()), TypeError, "draws must be int64.*float32"),
         (lambda: policy.reinforce(A, P, D + 3), ValueError, "draw 3 among 3 keys"),
         (lambda: policy.reinforce(A, P, D - 2), ValueError, "draw -2 among 3 keys"),
@@ -438,6 +455,7 @@ A, P, D = torch.zeros(2, 3), torch.full((2, 3), 1 / 3), torch.zeros(4, 2, dtype=
         (lambda: policy.estimator_variance(A, P, "batch_mean"), ValueError, "'batch_mean'"),
         (lambda: policy.group_advantages(A[:, :1], leave_one_out=True), ValueError, "got 1"),
         (lambda: policy.group_advantages(A.sum()), ValueError, r"shape \(\)"),
+        (lambda: record_advantages("x").__enter__(), TypeError, "model must be.*got str"),
     ],
 )
 def test_errors_name_what_is_wrong(call, error, message):
