@@ -72,6 +72,7 @@ FEATURES = {
         prior=ALiBi(trained(slopes())) + Causal(), causal_align="bottom_right"
     ),
     "prior": lambda q, k: dict(prior=LogPrior(trained(rand(k, seed=9))), is_causal=True),
+    "fixed prior": lambda q, k: dict(prior=LogPrior(rand(3, 1, k)) + LogPrior(rand(k, seed=9))),
     "prior of heads and queries": lambda q, k: dict(prior=LogPrior(trained(rand(3, q, k)))),
     "window": lambda q, k: dict(prior=Window(20, 3)),
     "window to the left": lambda q, k: dict(prior=Window(9), is_causal=True),
@@ -162,7 +163,8 @@ def test_softmax_equals_the_dense_specification(size, feature, with_zeta):
 
 @pytest.mark.parametrize("feature, fused", [
     ("plain", True), ("causal", True), ("causal from the end", True), ("prior", True),
-    ("causal alibi from the end", True), ("float mask of a head", True), ("alibi", False),
+    ("causal alibi from the end", True), ("fixed prior", True), ("float mask of a head", True),
+    ("alibi", False),
     ("window", False), ("bool mask", False), ("excluding mask", False), ("own prior", False),
 ])  # fmt: skip
 def test_softmax_goes_through_the_fused_kernel(monkeypatch, feature, fused):

@@ -29,7 +29,7 @@ from ..priors import ALiBi, Causal, LogPrior, Padding, Window, bias_of_rows, fit
 from ..simplex import centred, dense_pullback, pullback
 
 _BLOCK = 1 << 22
-_LEAST_ROWS = 128
+_LEAST_ROWS = 192
 _FUSED_ROWS = 256
 _CROWD = 0.35
 
@@ -439,12 +439,15 @@ class Fused:
     A bias is one more feature: <(q, 1), (k, b)> = <q, k> + b. Below the diagonal ALiBi is one up
     to a constant of the row; with blocks of few queries, and distances counted from the middle of
     the block, it is small wherever there is weight, so that float32 is enough at any length.
-    The kernel's gradient in that feature of the keys is the gradient in b.
+    The kernel's gradient in that feature of the keys is the gradient in b. Where nobody asks for
+    it and all rows have the same biases, these go to the kernel as a mask instead.
     """
 
     def __init__(self, q, k, v, call):
         self.call, self.sizes = call, (q.shape[2], v.shape[2])
-        self.biased = len(call.terms) > 0
+        trained = any(x.requires_grad for term in call.terms for x in term.tensors)
+        self.masked = call.reach.right == math.inf and not trained
+        self.biased = len(call.terms) > 0 and not self.masked
         self.width = max(q.shape[2] + self.biased, v.shape[2])
         self.q, self.k, self.v = (self._pad(x) for x in (q, k, v))
         if self.biased:
@@ -492,11 +495,15 @@ class Fused:
             yield slice(diagonal, keys.stop), True
 
     def _set_bias(self, block, centre):
-        """Make the biases of a block the keys' last feature; returns the rows' part of them."""
-        if not self.biased:
+        """Make the biases of a block the keys' last feature, or a mask; returns the rows' part."""
+        self.mask = None
+        if not self.call.terms:
             return 0.0
         bias, shift = zip(*(term.key_bias(block, centre) for term in self.call.terms))
-        self.k[:, block.keys, -1] = sum(bias) / self.call.scale
+        if self.masked:
+            self.mask = sum(bias).to(self.q.dtype)[None, :, None]
+        else:
+            self.k[:, block.keys, -1] = sum(bias) / self.call.scale
         return sum(shift)
 
     def forward(self, out, zeta):
@@ -508,7 +515,7 @@ class Fused:
             q = self.q[None, :, block.rows]
             found = [
                 kernel(q, self.k[None, :, keys], self.v[None, :, keys], 0.0, causal,
-                       scale=self.call.scale)
+                       attn_mask=self.mask, scale=self.call.scale)
                 for keys, causal in self._pieces(block)
             ]  # fmt: skip
             result, lse = found[0]
@@ -534,7 +541,7 @@ class Fused:
                 gq, gk, gv = kernel(
                     grad_out[None, :, rows], self.q[None, :, rows], self.k[None, :, keys],
                     self.v[None, :, keys], out[None, :, rows], lse, 0.0, causal,
-                    scale=self.call.scale,
+                    attn_mask=self.mask, scale=self.call.scale,
                 )  # fmt: skip
                 dq[:, rows] += gq[0, ..., :d]
                 dk[:, keys] += gk[0, ..., :d]
