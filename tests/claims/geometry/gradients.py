@@ -68,7 +68,7 @@ def covariance(p):
     covers=("eq-fisher-rao-gradient",),
 )
 def in_weights(impl):
-    """The Riemannian gradient in the free coordinates p_1 ... p_{n-1}: autograd of the loss there
+    """The Riemannian gradient in the free coordinates p_1 ... p_(n-1): autograd of the loss there
     and a linear solve with their Fisher matrix, against tau g_s of autograd and C_p g_p."""
     for _, loss, p, _, tau, g_p, g_s in losses(0, 100):
         eta = p[:-1].clone().requires_grad_()
@@ -360,7 +360,7 @@ CHARTS = {
 )
 def any_chart(impl):
     """The natural flow followed by Runge and Kutta's method in each of four charts, with metric and
-    gradient from autograd of the chart's map, against p e^{ta} normalised."""
+    gradient from autograd of the chart's map, against p exp(t a) normalised."""
     for i, (_, p, a, _) in enumerate(cases(5, 12)):
         weights, coordinates = list(CHARTS.values())[i % 4]
 
