@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .regularizers import Jacobian, Regularizer, Shannon, Tsallis, _root
+from .regularizers import Jacobian, Shannon, Tsallis, _root, member
 from .simplex import (
     _by_series,
     _known_false,
@@ -63,8 +63,6 @@ __all__ = [
     "sectional_curvature",
 ]
 
-_SHANNON = Shannon()
-
 
 def _rows(**named):
     """The tensors as they are computed with, once their shapes fit."""
@@ -89,14 +87,6 @@ def _check_shapes(**named):
 def _finite(x, rows, name):
     """A finite number, or one of either sign for every row, shaped like a temperature."""
     return _per_row(x, rows, -1, name, f"{name} must be finite", -torch.finfo(rows.dtype).max)
-
-
-def _member(regularizer):
-    if regularizer is None:
-        return _SHANNON
-    if not isinstance(regularizer, Regularizer):
-        raise TypeError(f"regularizer must be a Regularizer, got {type(regularizer).__name__}")
-    return regularizer
 
 
 def _sqrt(x):
@@ -134,7 +124,7 @@ def potential(s, tau=1.0, regularizer=None):
     >>> potential(torch.tensor([4.0, 2.0, 0.0]), tau=2.0)
     tensor(4.8152)
     """
-    return _member(regularizer).conjugate(s, tau)
+    return member(regularizer).conjugate(s, tau)
 
 
 def project(x, support=None):
@@ -336,7 +326,7 @@ def dual_coordinates(p, regularizer=None):
     >>> dual_coordinates(torch.tensor([0.25, 0.75, 0.0]), Tsallis(1.5))
     tensor([-1.0000, -0.2679, -2.0000])
     """
-    regularizer = _member(regularizer)
+    regularizer = member(regularizer)
     (p,) = _rows(p=p)
     zero = p == 0
     q = torch.where(zero, 1.0, p)
@@ -394,7 +384,7 @@ def mirror_step(p, a, eta, regularizer=None):
     >>> mirror_step(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.0, 1.0]), 1.0, Tsallis(2.0))
     tensor([0.1667, 0.1667, 0.6667])
     """
-    regularizer = _member(regularizer)
+    regularizer = member(regularizer)
     p, a = _rows(p=p, a=a)
     eta = _finite(eta, p, "eta")
     if isinstance(eta, torch.Tensor):
@@ -540,7 +530,7 @@ def bregman(t, s, tau=1.0, regularizer=None):
     >>> bregman(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 0.0]))
     tensor(0.1201)
     """
-    regularizer = _member(regularizer)
+    regularizer = member(regularizer)
     t, s = torch.broadcast_tensors(*_rows(t=t, s=s))
     p = regularizer(s, tau)
     value_t, value_s = regularizer.conjugate(t, tau), regularizer.conjugate(s, tau)
@@ -586,7 +576,7 @@ def omega_bregman(p, q, regularizer=None):
     >>> omega_bregman(torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5]), Tsallis(2.0))
     tensor(0.2500)
     """
-    regularizer = _member(regularizer)
+    regularizer = member(regularizer)
     if isinstance(regularizer, Shannon):
         return kl(p, q)
     p, q = torch.broadcast_tensors(*_rows(p=p, q=q))
@@ -722,7 +712,7 @@ def e_geodesic(p, q, t, regularizer=None):
     >>> e_geodesic(torch.tensor([0.8, 0.1, 0.1]), torch.tensor([0.1, 0.8, 0.1]), 0.5)
     tensor([0.4249, 0.4249, 0.1502])
     """
-    regularizer = _member(regularizer)
+    regularizer = member(regularizer)
     p, q = _rows(p=p, q=q)
     t = _along(t, p, q)
     start, end = dual_coordinates(p, regularizer), dual_coordinates(q, regularizer)
@@ -798,7 +788,7 @@ class Metric:
 
     def __init__(self, p, regularizer=None, tau=1.0):
         (p,) = _rows(p=p)
-        self._u = _member(regularizer).response(p)
+        self._u = member(regularizer).response(p)
         self._tau = temperature_rows(tau, p, -1)
 
     def flat(self, v):
@@ -860,7 +850,7 @@ def embedding(p, regularizer=None, tau=1.0):
     >>> embedding(torch.tensor([0.64, 0.36, 0.0]))
     tensor([1.6000, 1.2000, 0.0000])
     """
-    regularizer = _member(regularizer)
+    regularizer = member(regularizer)
     (p,) = _rows(p=p)
     root_tau = temperature_rows(tau, p, -1) ** 0.5
     if isinstance(regularizer, Shannon):
@@ -957,7 +947,7 @@ def sectional_curvature(p, x, y, regularizer=None, tau=1.0):
     >>> sectional_curvature(p, x, y), sectional_curvature(p, x, y, Tsallis(1.5))
     (tensor(0.2500), tensor(0.1246))
     """
-    regularizer = _member(regularizer)
+    regularizer = member(regularizer)
     p, x, y = _rows(p=p, x=x, y=y)
     tau = temperature_rows(tau, p, -1)
     u = regularizer.response(p)

@@ -4,10 +4,10 @@ import math
 
 import torch
 
-from .regularizers import Shannon, Tsallis
+from .regularizers import Tsallis, member
 from .simplex import to_last, working
 
-_SHANNON, _SPARSEMAX = Shannon(), Tsallis(2.0)
+_SPARSEMAX = Tsallis(2.0)
 
 
 def fenchel_young_loss(s, target, regularizer=None, tau=1.0, dim=-1, reduction="mean"):
@@ -65,7 +65,7 @@ def fenchel_young_loss(s, target, regularizer=None, tau=1.0, dim=-1, reduction="
     """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction must be mean, sum or none, got {reduction!r}")
-    regularizer = _SHANNON if regularizer is None else regularizer
+    regularizer = member(regularizer)
     rows = to_last(working(s), dim)
     y = _distribution(target, rows, dim)
     theta, _, tau = regularizer._scaled(s, tau, dim)
@@ -112,7 +112,7 @@ def softmax_loss(s, target, tau=1.0, dim=-1, reduction="mean"):
     >>> softmax_loss(torch.tensor([[4.0, 2.0, 0.0]]), torch.tensor([0]))
     tensor(0.1429)
     """
-    return fenchel_young_loss(s, target, _SHANNON, tau, dim, reduction)
+    return fenchel_young_loss(s, target, None, tau, dim, reduction)
 
 
 def sparsemax_loss(s, target, tau=1.0, dim=-1, reduction="mean"):

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from . import policy
 from .one_sided import WATCHERS, attention
-from .regularizers import Regularizer, Shannon
+from .regularizers import Regularizer, Shannon, member
 from .simplex import check_floating
 
 
@@ -141,9 +141,7 @@ class MultiheadAttention(nn.Module):
         self.dropout = dropout
         self.batch_first = batch_first
         self.add_zero_attn = add_zero_attn
-        self.regularizer = Shannon() if regularizer is None else regularizer
-        if not isinstance(self.regularizer, Regularizer):
-            raise TypeError(f"regularizer must be a Regularizer, got {type(regularizer).__name__}")
+        self.regularizer = member(Shannon() if regularizer is None else regularizer)
 
         def parameter(name, wanted, *shape):
             empty = torch.empty(shape, device=device, dtype=dtype) if wanted else None

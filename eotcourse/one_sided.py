@@ -10,10 +10,9 @@ from torch.nn import functional as F
 
 from .engine import blockwise
 from .priors import Causal, bias_of_rows, broadcasts_to
-from .regularizers import Regularizer, Shannon, Tsallis
+from .regularizers import Shannon, Tsallis, member
 from .simplex import check_floating, working
 
-_SHANNON = Shannon()
 _CAUSAL = Causal()
 
 _WORTH_BLOCKS = 1 << 18
@@ -141,9 +140,7 @@ def attention(
         raise ValueError("need_weights=True needs return_aux=True")
     if not 0.0 <= _number(dropout_p, "dropout_p") <= 1.0:
         raise ValueError(f"dropout_p must be in [0, 1], got {dropout_p}")
-    regularizer = _SHANNON if regularizer is None else regularizer
-    if not isinstance(regularizer, Regularizer):
-        raise TypeError(f"regularizer must be a Regularizer, got {type(regularizer).__name__}")
+    regularizer = member(regularizer)
 
     for name, x in (("query", query), ("key", key), ("value", value)):
         check_floating(x, name)

@@ -29,7 +29,7 @@ import torch
 from torch.nn import functional as F
 
 from .priors import broadcasts_to
-from .regularizers import Regularizer
+from .regularizers import member
 from .simplex import _known_false, anchored, scaled_rows, temperature_rows, to_last, working
 
 __all__ = [
@@ -108,7 +108,7 @@ def baseline(utility, p, regularizer=None):
     (tensor(0.7500), tensor(0.5000))
     """
     a, p = _fitting(1, utility=utility, p=p)
-    return _average(a, _response(p, regularizer))
+    return _average(a, member(regularizer).response(p))
 
 
 def advantage(utility, p, regularizer=None):
@@ -156,7 +156,7 @@ def score_gradient(utility, p, tau=1.0, regularizer=None):
     tensor([-0.0900,  0.0900])
     """
     a, p = _fitting(1, utility=utility, p=p)
-    u = _response(p, regularizer)
+    u = member(regularizer).response(p)
     a = torch.where(u == 0, 0.0, a)
     return -anchored(u, a)[0] / temperature_rows(tau, p, -1)
 
@@ -253,7 +253,7 @@ def query_jacobian(p, key, value, tau=1.0, regularizer=None):
             [-0.2500]])
     """
     p = to_last(working(p, "p"), -1)
-    u = _response(p, regularizer)
+    u = member(regularizer).response(p)
     gain = u.sum(-1, keepdim=True) / temperature_rows(tau, p, -1)
     return gain.unsqueeze(-1) * _covariance(u, value=value, key=key)
 
@@ -570,14 +570,6 @@ def _covariance(p, **functions):
     y = y - (w * y).sum(-2, keepdim=True)
     covariances = (w * x).mT @ y
     return covariances.squeeze(-3) if p.dim() == 1 else covariances
-
-
-def _response(p, regularizer):
-    if regularizer is None:
-        return p
-    if not isinstance(regularizer, Regularizer):
-        raise TypeError(f"regularizer must be a Regularizer, got {type(regularizer).__name__}")
-    return regularizer.response(p)
 
 
 def _average(x, w):

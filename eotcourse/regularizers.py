@@ -602,3 +602,15 @@ class LearnableTsallis(Tsallis):
         """The orders, shape (num_heads,)."""
         alpha = 1 + (self.alpha_max - 1) * self.logit.sigmoid()
         return alpha.clamp(1, self.alpha_max)  # rounding can exceed the bound by an ulp
+
+
+_SHANNON = Shannon()
+
+
+def member(regularizer):
+    """The regulariser that an argument means: `Shannon` for None, `TypeError` for anything else."""
+    if regularizer is None:
+        return _SHANNON
+    if not isinstance(regularizer, Regularizer):
+        raise TypeError(f"regularizer must be a Regularizer, got {type(regularizer).__name__}")
+    return regularizer

@@ -613,25 +613,23 @@ class Attend(torch.autograd.Function):
             needed = ctx.needs_input_grad[5:]
             grads = _Backward(ctx, grad_out, grad_zeta).run(ctx.left, needed)
         if torch.is_grad_enabled():
-            origins = [x for x in (*ctx.saved_tensors, grad_out, grad_zeta) if x is not None]
-            there = [g for g in grads if g is not None]
-            there = iter(_Once.apply(len(there), *there, *origins))
-            grads = [g if g is None else next(there) for g in grads]
+            origins = (*ctx.saved_tensors, grad_out, grad_zeta)
+            sentence = "attention by blocks can't be differentiated twice: use backend='dense'"
+            grads = Once.apply(sentence, len(grads), *grads, *origins)
         return None, *grads
 
 
-class _Once(torch.autograd.Function):
+class Once(torch.autograd.Function):
     """The first tensors as they are; to differentiate them in any of the others is an error."""
 
     @staticmethod
-    def forward(ctx, number, *tensors):
-        return tuple(x.view_as(x) for x in tensors[:number])
+    def forward(ctx, sentence, number, *tensors):
+        ctx.sentence = sentence
+        return tuple(x if x is None else x.view_as(x) for x in tensors[:number])
 
     @staticmethod
     def backward(ctx, *grads):
-        raise RuntimeError(
-            "attention by blocks can't be differentiated twice: use backend='dense'"
-        )
+        raise RuntimeError(ctx.sentence)
 
 
 class _Backward:

@@ -41,18 +41,17 @@ import torch
 import torch.distributed as dist
 
 from .. import _newton
-from ..one_sided import Aux, _check_inputs, _check_scale, _number
+from ..one_sided import Aux, _check_inputs, _check_scale, _number, _order
 from ..priors import Causal, Window, fitting
-from ..regularizers import Regularizer, Shannon, Tsallis
+from ..regularizers import Shannon, Tsallis, member
 from ..simplex import _shift, check_floating, pullback, working
-from .blockwise import Reach
+from .blockwise import Once, Reach
 
 LAYOUTS = ("contiguous", "zigzag")
 _COLUMNS = 512
 _TILE = {"cpu": 1 << 20, "cuda": 1 << 26}
 _KEPT = 256
 _ROUNDS = 50
-_SHANNON = Shannon()
 
 
 # ------------------------------------------------------------------ communication
@@ -644,20 +643,10 @@ class _RingAttention(torch.autograd.Function):
             grads = gradients.round()
         if torch.is_grad_enabled():
             # Without this node a second derivative through what is saved here would be silently 0.
-            grads = _NotAgain.apply(len(grads), *grads, q, k, v, *tensors, grad_out, grad_zeta)
+            sentence = "ring_attention has no second derivative"
+            origins = (q, k, v, *tensors, grad_out, grad_zeta)
+            grads = Once.apply(sentence, len(grads), *grads, *origins)
         return None, *grads
-
-
-class _NotAgain(torch.autograd.Function):
-    """Gradients whose own derivative is refused."""
-
-    @staticmethod
-    def forward(ctx, count, *tensors):
-        return tensors[:count]
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise RuntimeError("ring_attention has no second derivative")
 
 
 def _is_softmax(alpha):
@@ -863,9 +852,7 @@ def ring_attention(
     _check_layout(layout)
     if causal_align not in ("top_left", "bottom_right"):
         raise ValueError(f"causal_align must be top_left or bottom_right, got {causal_align!r}")
-    regularizer = _SHANNON if regularizer is None else regularizer
-    if not isinstance(regularizer, Regularizer):
-        raise TypeError(f"regularizer must be a Regularizer, got {type(regularizer).__name__}")
+    regularizer = member(regularizer)
     if type(regularizer).solve not in (Shannon.solve, Tsallis.solve):
         raise TypeError(
             f"over a ring the regularizer is Shannon or Tsallis, got {type(regularizer).__name__}"
@@ -877,7 +864,7 @@ def ring_attention(
     try:
         query, key, value = _inputs(query, key, value)
         lead, groups = _heads(query, key, value, enable_gqa)
-        alpha = _alpha(regularizer, query, lead)
+        alpha = _order(regularizer, working(query), (*lead, 1, 1))
         mine = [query.shape[-2], key.shape[-2]]
         prior = regularizer.prior
         tensors = [] if prior is None else [*prior.parameters(), *prior.buffers()]
@@ -966,14 +953,6 @@ def _heads(query, key, value, enable_gqa):
             + (", up to a factor in the number of heads" if enable_gqa else "")
         )
     return lead, lead[-1] // shared[-1]
-
-
-def _alpha(regularizer, query, lead):
-    """Alpha as a number or as a tensor that broadcasts to (*lead, 1, 1)."""
-    if isinstance(regularizer, Shannon):
-        return 1
-    rows = torch.empty((), dtype=working(query).dtype, device=query.device)
-    return regularizer._order(rows.expand(*lead, 1, 1))
 
 
 def _agree(ring, mine, options, problem):
