@@ -8,6 +8,8 @@ a score says whether its key matters. Memory is the growth of the process's peak
 import math
 import subprocess
 import sys
+import time
+from functools import partial
 
 import entmax as package
 import torch
@@ -15,7 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from eotcourse import ALiBi, LogPrior, Shannon, Tsallis, alibi_slopes, attention
 
-from .harness import Row, judge, main, medians
+from .harness import Row, judge, main, medians, shrunk, without
 
 HEADS, FEATURES = 8, 64
 # must and aim by length, for alpha 2 and 1.5: times the fused kernel.
@@ -27,16 +29,16 @@ WORST = {2.0: (1.6, 1.25), 1.5: (1.6, 1.25), 4 / 3: (3.0, 1.6), 1.2: (3.0, 1.6)}
 MEMORY = {1.5: (300, 160), 2.0: (200, 110)}
 PEAK = """
 import re, sys, torch
-from eotcourse import Tsallis, attention
-n, alpha = int(sys.argv[1]), float(sys.argv[2])
+from eotcourse import LogPrior, Shannon, Tsallis, attention
+n, heads, rule = int(sys.argv[1]), int(sys.argv[2]), eval(sys.argv[3])
 torch.set_num_threads(1)
-tensors = [torch.randn(1, 4, n, 64, requires_grad=True) for _ in range(3)]
-upstream = torch.randn(1, 4, n, 64)
+tensors = [torch.randn(1, heads, n, 64, requires_grad=True) for _ in range(3)]
+upstream = torch.randn(1, heads, n, 64)
 def status(what):
     return int(re.search(what + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 open("/proc/self/clear_refs", "w").write("5")
 before = status("VmRSS")
-attention(*tensors, regularizer=Tsallis(alpha)).backward(upstream)
+attention(*tensors, regularizer=rule).backward(upstream)
 print(status("VmHWM") - before)
 """
 
@@ -50,7 +52,8 @@ class Problem:
 
     def __init__(self, n, deviation=1.0):
         generator = torch.Generator().manual_seed(n)
-        shape = (1, HEADS, n, FEATURES)
+        self.n = shrunk(n)
+        shape = (1, HEADS, self.n, FEATURES)
         q, k, v, self.upstream = (torch.randn(shape, generator=generator) for _ in range(4))
         self.tensors = [x.requires_grad_() for x in (q * deviation, k, v)]
 
@@ -96,6 +99,7 @@ def times_fused(goal, n, goals, repeats, causal=False, forward_only=False):
 def sweep(repeats):
     """The largest ratio to the fused kernel over deviations of the scores."""
     worst = {}
+    repeats = min(repeats, 3)
     for deviation in DEVIATIONS:
         problem = Problem(2048, deviation)
         maps = {name_of(alpha): problem.both(tsallis(alpha)) for alpha in WORST}
@@ -131,15 +135,19 @@ def times_package(repeats):
     return judge(rows, medians(maps, min(repeats, 3), "C10"))
 
 
-def memory():
+def peak(n, heads, rule):
+    """Peak growth of a fresh process over both passes, in MiB."""
+    command = [sys.executable, "-c", PEAK, str(n), str(heads), rule]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def memory(repeats):
     """Peak growth of a fresh process in MiB, and its growth with the length."""
     grown = {"1": 1.0}
     rows = []
     for alpha, goals in MEMORY.items():
         for n in (8192, 16384):
-            command = [sys.executable, "-c", PEAK, str(n), str(alpha)]
-            found = subprocess.run(command, capture_output=True, text=True, check=True)
-            grown[f"{n} {alpha}"] = float(found.stdout)
+            grown[f"{n} {alpha}"] = peak(shrunk(n), 4, f"Tsallis({alpha})")
         name = name_of(alpha)
         what = f"n=16384 {name}, four heads: MiB"
         rows.append(Row("C11", what, f"16384 {alpha}", "1", False, *goals))
@@ -184,7 +192,7 @@ def alibi(repeats):
 def prior(repeats):
     """A prior over keys, fixed and learned."""
     problem = Problem(2048)
-    log_pi = torch.randn(2048, generator=torch.Generator().manual_seed(1))
+    log_pi = torch.randn(problem.n, generator=torch.Generator().manual_seed(1))
     learned = torch.nn.Parameter(log_pi.clone())
 
     def ours(values):
@@ -200,24 +208,80 @@ def prior(repeats):
         Row("C14", "n=2048 fixed prior: times SDPA without", "fixed", "fused", False, 1.10, 1.03),
         Row("C14", "n=2048 learned prior: times SDPA without", "learned", "fused", False,
             1.30, 1.12),
+        Row("C14", "n=2048 learned prior, eight heads: MiB", "MiB", "1", False, 60, 42),
     ]  # fmt: skip
-    return judge(rows, medians(maps, repeats, "C14"))
+    found = medians(maps, repeats, "C14")
+    rule = f"Shannon(LogPrior(torch.nn.Parameter(torch.zeros({problem.n}))))"
+    return judge(rows, {**found, "MiB": peak(problem.n, HEADS, rule), "1": 1.0})
 
 
-def measure(repeats):
-    for n, goals in FORWARD_BACKWARD.items():
-        yield times_fused("C5", n, goals, repeats)
-    for n, goals in CAUSAL.items():
-        yield times_fused("C6", n, goals, repeats, causal=True)
-    for n, goals in FORWARD.items():
-        yield times_fused("C7", n, goals, repeats, forward_only=True)
-    yield sweep(min(repeats, 3))
-    yield general(repeats)
-    yield times_package(repeats)
-    yield memory()
-    yield alibi(repeats)
-    yield prior(repeats)
+def against_flex(repeats):
+    """Causal ALiBi against flex_attention, which a CPU has compiled and forward only."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+    row = Row("C12", "n=1024 causal ALiBi, forward: times compiled flex", "forward", "flex", False,
+              1.1, 0.9)  # fmt: skip
+    problem = Problem(1024)
+    slopes = alibi_slopes(HEADS)
+    regularizer = Shannon(ALiBi(slopes))
+    later = create_block_mask(
+        lambda b, h, i, j: i >= j, None, None, problem.n, problem.n, device="cpu"
+    )
+    compiled = torch.compile(flex_attention, dynamic=False)
+
+    def flex(q, k, v):
+        return compiled(
+            q, k, v, score_mod=lambda s, b, h, i, j: s - slopes[h] * (i - j), block_mask=later
+        )
+
+    def ours(q, k, v):
+        return attention(q, k, v, is_causal=True, regularizer=regularizer)
+
+    problem.tensors = [x.detach() for x in problem.tensors]
+    try:
+        found = flex(*problem.tensors)
+    except Exception as error:  # no compiler, or a kind that isn't supported
+        return [without(row, f"flex_attention: {type(error).__name__}")]
+    apart = float((found - ours(*problem.tensors)).abs().max())
+    if not apart < 1e-4:
+        what = "NaN" if math.isnan(apart) else f"other numbers, by {apart:.2g}"
+        return [without(row, f"compiled flex_attention returns {what} here")]
+    maps = {"forward": problem.forward(ours), "flex": problem.forward(flex)}
+    return judge([row], medians(maps, repeats, "C12 flex"))
+
+
+def threads(repeats):
+    """Two threads, by the clock on the wall: to be reported, since other programs move it."""
+    problem = Problem(2048)
+    maps = {"fused": problem.both(sdpa)}
+    rows = []
+    for alpha, aim in ((2.0, 0.25), (1.5, 0.35)):
+        name = name_of(alpha)
+        maps[name] = problem.both(tsallis(alpha))
+        what = f"n=2048 {name}, two threads, wall clock: times SDPA"
+        rows.append(Row("C16", what, name, "fused", False, None, aim))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        seconds = medians(maps, repeats, "C16", clock=time.perf_counter)
+    finally:
+        torch.set_num_threads(before)
+    return judge(rows, seconds)
+
+
+STEPS = {
+    **{f"C5 n={n}": partial(times_fused, "C5", n, g) for n, g in FORWARD_BACKWARD.items()},
+    **{f"C6 n={n}": partial(times_fused, "C6", n, g, causal=True) for n, g in CAUSAL.items()},
+    **{f"C7 n={n}": partial(times_fused, "C7", n, g, forward_only=True) for n, g in FORWARD.items()},
+    "C8": sweep,
+    "C9": general,
+    "C10": times_package,
+    "C11": memory,
+    "C12": alibi,
+    "C12 flex": against_flex,
+    "C14": prior,
+    "C16": threads,
+}
 
 if __name__ == "__main__":
-    main(__doc__, measure)
+    main(__doc__, STEPS)

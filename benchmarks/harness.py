@@ -3,6 +3,7 @@
 import argparse
 import ctypes
 import json
+import os
 import statistics
 import sys
 import time
@@ -15,7 +16,8 @@ class Row(NamedTuple):
     """One line of a result: how many times `peer` goes into `ours`, or the other way round.
 
     `more` says that the ratio is peer / ours, which should be large; otherwise it is ours / peer,
-    which should be small. `must` and `aim` are the goals for it.
+    which should be small. `must` and `aim` are the goals for it; without a `must` it is reported
+    only.
     """
 
     goal: str
@@ -23,8 +25,13 @@ class Row(NamedTuple):
     ours: str
     peer: str
     more: bool
-    must: float
+    must: float | None
     aim: float
+
+
+def shrunk(n):
+    """The length n, or a short one where only the code is tried and times mean nothing."""
+    return max(48, n // int(os.environ.get("BENCHMARKS_SHRINK", 1)))
 
 
 def keep_memory():
@@ -41,7 +48,7 @@ def keep_memory():
     mallopt(mmap_threshold, 1 << 25)
 
 
-def medians(candidates, repeats, progress=None):
+def medians(candidates, repeats, progress=None, clock=time.process_time):
     """Median CPU seconds of each function of a dict, called in turn.
 
     Every counted call follows an uncounted one, so that no candidate pays for its predecessor.
@@ -50,9 +57,9 @@ def medians(candidates, repeats, progress=None):
     for i in range(repeats):
         for name, function in candidates.items():
             function()
-            start = time.process_time()
+            start = clock()
             function()
-            times[name].append(time.process_time() - start)
+            times[name].append(clock() - start)
         if progress is not None:
             print(f"\r{progress}: round {i + 1} of {repeats}", end="", file=sys.stderr, flush=True)
     if progress is not None:
@@ -77,26 +84,38 @@ def judge(rows, seconds):
         ratio = seconds[row.ours] / seconds[row.peer]
         reached = 1 / ratio if row.more else ratio
         ok = (lambda goal: reached >= goal) if row.more else (lambda goal: reached <= goal)
-        verdict = "aim" if ok(row.aim) else "must" if ok(row.must) else "MISSED"
-        results.append({**row._asdict(), "reached": reached, "verdict": verdict})
+        if ok(row.aim):
+            verdict = "aim"
+        elif row.must is None:
+            verdict = "report"
+        else:
+            verdict = "must" if ok(row.must) else "MISSED"
+        results.append({**row._asdict(), "reached": reached, "verdict": verdict, "note": ""})
     return results
 
 
-def show(results):
-    """Print one line per result."""
-    for r in results:
-        sense = ">=" if r["more"] else "<="
-        print(
-            f"{r['goal']:4} {r['what']:58} {r['reached']:7.2f}   "
-            f"must {sense} {r['must']:<5g} aim {sense} {r['aim']:<5g} {r['verdict']}",
-            flush=True,
-        )
+def without(row, why):
+    """The result of a row that can't be measured here."""
+    return {**row._asdict(), "reached": None, "verdict": "not run", "note": why}
 
 
-def main(description, measure):
+def line(result):
+    """A result as a line of text."""
+    sense = ">=" if result["more"] else "<="
+    reached = "-" if result["reached"] is None else f"{result['reached']:.3g}"
+    must = "-" if result["must"] is None else f"{result['must']:g}"
+    note = f"  {result['note']}" if result["note"] else ""
+    return (
+        f"{result['goal']:5} {result['what']:60} {reached:>8}   "
+        f"must {sense} {must:<5} aim {sense} {result['aim']:<5g} {result['verdict']}{note}"
+    )
+
+
+def main(description, steps):
     """The command line that every benchmark has; exits with 1 when a `must` is missed.
 
-    `measure(repeats)` yields lists of results, as `judge` makes them.
+    `steps` are functions of the number of rounds, by name; each returns results, as `judge` makes
+    them.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--repeats", type=int, default=9, help="counted rounds (default 9)")
@@ -106,9 +125,10 @@ def main(description, measure):
     torch.set_num_threads(arguments.threads)
     keep_memory()
     results = []
-    for part in measure(arguments.repeats):
-        show(part)
-        results += part
+    for step in steps.values():
+        found = step(arguments.repeats)
+        print(*map(line, found), sep="\n", flush=True)
+        results += found
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             record = {"torch": torch.__version__, **vars(arguments), "rows": results}

@@ -4,12 +4,14 @@ Scores are independent and normal with deviation 1, four million of them in floa
 which nothing but the size of the scores says which entries matter.
 """
 
+from functools import partial
+
 import entmax as package
 import torch
 
 import eotcourse
 
-from .harness import Row, forward_backward, judge, main, medians
+from .harness import Row, forward_backward, judge, main, medians, shrunk
 
 ELEMENTS = 1 << 22
 # must and aim by length: faster than the package; at most so many times softmax (alpha 2, 1.5).
@@ -22,7 +24,7 @@ BISECTION = (25, 60)
 def candidates(n):
     """What runs at rows of length n, by name, and the rows of the result."""
     generator = torch.Generator().manual_seed(n)
-    x = torch.randn(ELEMENTS // n, n, generator=generator).requires_grad_()
+    x = torch.randn(shrunk(ELEMENTS // n), n, generator=generator).requires_grad_()
     upstream = torch.randn(x.shape, generator=generator)
     maps = {
         "softmax": lambda s: torch.softmax(s, -1),
@@ -56,11 +58,12 @@ def candidates(n):
     return {name: forward_backward(f, x, upstream) for name, f in maps.items()}, rows
 
 
-def measure(repeats):
-    for n in PACKAGE:
-        functions, rows = candidates(n)
-        yield judge(rows, medians(functions, repeats, f"n={n}"))
+def measure(n, repeats):
+    functions, rows = candidates(n)
+    return judge(rows, medians(functions, repeats, f"n={n}"))
 
+
+STEPS = {f"n={n}": partial(measure, n) for n in PACKAGE}
 
 if __name__ == "__main__":
-    main(__doc__, measure)
+    main(__doc__, STEPS)

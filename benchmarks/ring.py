@@ -10,6 +10,7 @@ than cores, which share caches and have shorter blocks, more is allowed.
 
 import tempfile
 import time
+from functools import partial
 from statistics import median
 
 import torch
@@ -20,9 +21,9 @@ from torch.nn import functional as F
 from eotcourse import ALiBi, Shannon, Tsallis, alibi_slopes
 from eotcourse.engine.ring import Ring, ring_attention, ring_cost, ring_positions
 
-from .harness import Row, judge, keep_memory, main
+from .harness import Row, judge, keep_memory, main, shrunk
 
-HEADS, D, LENGTH = 8, 64, 2048
+HEADS, D, LENGTH = 8, 64, shrunk(2048)
 # By name: regulariser, causal, layout.
 WAYS = {
     "softmax": (Shannon, False, "contiguous"),
@@ -112,27 +113,28 @@ def share(name, way, size):
     return flops[0] / flops[1], many.forward_bytes + many.backward_bytes
 
 
-def measure(repeats):
-    for size in (2, 3, 4):
-        with tempfile.TemporaryDirectory() as folder:
-            mp.spawn(rank_of_many, (size, repeats, folder), nprocs=size)
-            seconds, sent = torch.load(f"{folder}/found")
-        rows, table = [], {}
-        for (name, way), (total, busiest, one, peer) in seconds.items():
-            part, bytes_ = share(name, way, size)
-            if sent[name, way] != bytes_:
-                raise SystemExit(f"{name}, {way}, {size} ranks: {sent[name, way]} bytes were sent")
-            what = f"{size} ranks, {name}, {way}"
-            table |= {what: busiest, f"model: {what}": one * part}
-            must, aim = (1.5, 1.1) if size == 2 else (2.0, 1.3)
-            rows.append(Row("model", what, what, f"model: {what}", False, must, aim))
-            if peer:
-                table |= {f"all: {what}": total, f"SDPA: {what}": peer}
-                all_ = f"{what}: all ranks / SDPA"
-                must, aim = (1.25, 1.08) if size == 2 else (2.0, 1.2)
-                rows.append(Row("C15", all_, f"all: {what}", f"SDPA: {what}", False, must, aim))
-        yield judge(rows, table)
+def measure(size, repeats):
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(rank_of_many, (size, repeats, folder), nprocs=size)
+        seconds, sent = torch.load(f"{folder}/found")
+    rows, table = [], {}
+    for (name, way), (total, busiest, one, peer) in seconds.items():
+        part, bytes_ = share(name, way, size)
+        if sent[name, way] != bytes_:
+            raise SystemExit(f"{name}, {way}, {size} ranks: {sent[name, way]} bytes were sent")
+        what = f"{size} ranks, {name}, {way}"
+        table |= {what: busiest, f"model: {what}": one * part}
+        must, aim = (1.5, 1.1) if size == 2 else (2.0, 1.3)
+        rows.append(Row("model", what, what, f"model: {what}", False, must, aim))
+        if peer:
+            table |= {f"all: {what}": total, f"SDPA: {what}": peer}
+            all_ = f"{what}: all ranks / SDPA"
+            must, aim = (1.25, 1.08) if size == 2 else (2.0, 1.2)
+            rows.append(Row("C15", all_, f"all: {what}", f"SDPA: {what}", False, must, aim))
+    return judge(rows, table)
 
+
+STEPS = {f"{size} ranks": partial(measure, size) for size in (2, 3, 4)}
 
 if __name__ == "__main__":
-    main(__doc__.splitlines()[0], measure)
+    main(__doc__.splitlines()[0], STEPS)
