@@ -341,7 +341,8 @@ def half(dtype, circle):
     out = ring_attention(q, k, v, is_causal=True, enable_gqa=True, group=circle)
     there = circle.sent
     (out * up[..., at, :].to(dtype)).sum().backward()
-    return dict(out=out.detach(), grads=[q.grad, k.grad, v.grad], sent=(there - before, circle.sent - there))
+    sent = (there - before, circle.sent - there)
+    return dict(out=out.detach(), grads=[q.grad, k.grad, v.grad], sent=sent)
 
 
 def largest_tensor(circle):
