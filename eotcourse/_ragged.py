@@ -127,11 +127,14 @@ def survivors(x, alpha, tau, screened, most, crowd=1.0):
     if len(group) > crowd * r * m:
         return None
     group_row = torch.div(group, m, rounding_mode="floor")
-    index = (group + group_row * (_GROUP - 1) * m).unsqueeze(1) + torch.arange(0, _GROUP * m, m)
+    # Places as short as they can be: reading them is most of what reading the entries costs.
+    short = torch.int32 if x.numel() < 1 << 31 else torch.int64
+    first = (group + group_row * (_GROUP - 1) * m).to(short)
+    index = first.unsqueeze(1) + torch.arange(0, _GROUP * m, m, dtype=short)
     values = x.view(-1).index_select(0, index.view(-1))
     keep = _above(values.view(-1, _GROUP), cut.index_select(0, group_row))
     row = group_row.index_select(0, torch.div(keep, _GROUP, rounding_mode="floor"))
-    flat = index.view(-1).index_select(0, keep)
+    flat = index.view(-1).index_select(0, keep).long()
     count = torch.bincount(row, minlength=r)
     width = int(count.max())
     if width > most:
