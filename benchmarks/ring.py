@@ -4,10 +4,12 @@ Bytes are counted, and must be those of `ring_cost`. Times are CPU time of the p
 each, on 127.0.0.1 with gloo. Two kinds of ratio: all ranks together over
 `scaled_dot_product_attention` in one process, on the whole sequence; and the busiest rank over
 what the model predicts for it, which is the time of a ring of one process times the share of the
-operations that the model gives to the busiest rank. Two cores are assumed: with more processes
-than cores, which share caches and have shorter blocks, more is allowed.
+operations that the model gives to the busiest rank. The goals are for processes that have a core
+each. More processes than cores take the caches from one another, which says nothing about
+machines; they are reported without a goal.
 """
 
+import os
 import tempfile
 import time
 from functools import partial
@@ -117,21 +119,25 @@ def measure(size, repeats):
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(rank_of_many, (size, repeats, folder), nprocs=size)
         seconds, sent = torch.load(f"{folder}/found")
-    rows, table = [], {}
+    rows, told, table = [], [], {}
+    crowded = size > os.cpu_count()
     for (name, way), (total, busiest, one, peer) in seconds.items():
         part, bytes_ = share(name, way, size)
         if sent[name, way] != bytes_:
             raise SystemExit(f"{name}, {way}, {size} ranks: {sent[name, way]} bytes were sent")
         what = f"{size} ranks, {name}, {way}"
+        about = {"ranks": size, "way": name, "pass": way, "bytes": bytes_}
         table |= {what: busiest, f"model: {what}": one * part}
-        must, aim = (1.5, 1.1) if size == 2 else (2.0, 1.3)
-        rows.append(Row("model", what, what, f"model: {what}", False, must, aim))
+        must = None if crowded else 1.5
+        rows.append(Row("model", what, what, f"model: {what}", False, must, 1.1))
+        told.append(about)
         if peer:
             table |= {f"all: {what}": total, f"SDPA: {what}": peer}
             all_ = f"{what}: all ranks / SDPA"
-            must, aim = (1.25, 1.08) if size == 2 else (2.0, 1.2)
-            rows.append(Row("C15", all_, f"all: {what}", f"SDPA: {what}", False, must, aim))
-    return judge(rows, table)
+            must = None if crowded else 1.25
+            rows.append(Row("C15", all_, f"all: {what}", f"SDPA: {what}", False, must, 1.08))
+            told.append(about)
+    return [result | about for result, about in zip(judge(rows, table), told, strict=True)]
 
 
 STEPS = {f"{size} ranks": partial(measure, size) for size in (2, 3, 4)}
