@@ -41,15 +41,22 @@ def row(groups, bound, cut):
     )
     for on, label, style in kinds:
         ax.scatter(x[on], y[on], label=label, zorder=3, **style)
-    for level, text, dash, name, va in (
-        (cut, "cut", "-", "sparsemax", "bottom"),
-        (bound, "bound", "--", "entmax", "top"),
+    for level, text, dash, name, va, up in (
+        (cut, "cut", "-", "sparsemax", "bottom", 3),
+        (bound, "bound", "--", "entmax", "top", -3),
     ):
         ax.axhline(level, color=LIGHT[name], linewidth=1.4, linestyle=dash)
-        ax.text(groups.size + 0.6, level, text, color=LIGHT[name], va=va, fontsize=10)
+        ax.annotate(
+            text,
+            (groups.size + 0.6, level),
+            xytext=(0, up),
+            textcoords="offset points",
+            color=LIGHT[name],
+            va=va,
+        )
     ax.set_xticks(at.mean(1), [str(i + 1) for i in range(m)])
     ax.tick_params(axis="x", length=0)
-    ax.set(xlim=(-1, groups.size + 5), xlabel="group of keys", ylabel=r"scaled score $\theta$")
+    ax.set(xlim=(-1, groups.size + 6.5), xlabel="group of keys", ylabel=r"scaled score $\theta$")
     fig.legend(loc="outside upper left", ncols=3, handletextpad=0.2, columnspacing=1.2)
     return fig
 
@@ -114,7 +121,7 @@ def held(n, curves):
             va="center",
             color=LIGHT[name],
         )
-    ax.set(xscale="log", yscale="log", xlim=(n[0] * 0.85, n[-1] * 3.4))
+    ax.set(xscale="log", yscale="log", xlim=(n[0] * 0.85, n[-1] * 2.6))
     ax.set_xticks(n, [str(x) for x in n])
     ax.minorticks_off()
     ax.set(xlabel="queries and keys", ylabel="numbers held per query")
