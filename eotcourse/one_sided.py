@@ -85,13 +85,17 @@ def attention(
     causal_align : {"top_left", "bottom_right"}
         Position of query i: i, or i + k_len - q_len so that the last query sees every key. Holds
         for `is_causal` and for every prior.
-    backend : {"auto", "dense", "blockwise"}
+    backend : {"auto", "dense", "blockwise", "triton"}
         "dense" forms all weights; it is the specification. "blockwise" needs memory linear in the
         lengths and gives the same results, to rounding, and first derivatives, for tensors on a
         CPU, `Shannon`, and `Tsallis` with an alpha per head at most. "auto" takes it for such
         problems from 2**18 pairs of query and key on, and else "dense": for `need_weights`,
         inside `torch.compile`, `torch.func` and `eotcourse.nn.record_advantages`, and
-        for forward-mode derivatives.
+        for forward-mode derivatives. "triton" does the same on a GPU, in float32 and the half
+        precisions, for alpha up to 2 and the priors of `eotcourse.priors`, without dropout; it
+        goes through `torch.compile`, and the result has the accuracy of the query's dtype. These
+        kernels have been checked in Triton's interpreter and compiled for an H100, but neither
+        run nor timed on a GPU; "auto" doesn't take them.
     return_aux : bool
         Also return an `Aux`.
     need_weights : bool
@@ -113,7 +117,7 @@ def attention(
         For shapes, devices, probabilities, scales or names that don't fit, naming them; for what
         the backend that was named can't do.
     RuntimeError
-        For a second derivative of "blockwise".
+        For a second derivative of "blockwise" or "triton".
 
     Notes
     -----
@@ -129,11 +133,8 @@ def attention(
     >>> out, aux.threshold
     (tensor([[1., 0., 0.]]), tensor([2.]))
     """
-    if backend not in ("auto", "dense", "blockwise"):
-        known = backend == "triton"
-        raise ValueError(
-            f"backend {backend!r} " + ("does not exist in this version" if known else "is unknown")
-        )
+    if backend not in ("auto", "dense", "blockwise", "triton"):
+        raise ValueError(f"backend {backend!r} is unknown")
     if causal_align not in ("top_left", "bottom_right"):
         raise ValueError(f"causal_align must be top_left or bottom_right, got {causal_align!r}")
     if need_weights and not return_aux:
@@ -159,7 +160,10 @@ def attention(
                 return_aux=return_aux, need_weights=need_weights,
             )
     _check_inputs(query, key, value, attn_mask)
-    q, k, v = working(query), working(key), working(value)
+    by_kernels = backend == "triton" and not WATCHERS.get()
+    # The kernels widen and repeat nothing: of their tensors only the shapes are looked at here.
+    tensors = (x.detach().to("meta") if by_kernels else x for x in (query, key, value))
+    q, k, v = map(working, tensors)
     if enable_gqa:
         k, v = _share_heads(q, k, "key"), _share_heads(q, v, "value")
     _check_leading(q, k, v)
@@ -172,6 +176,23 @@ def attention(
             f"{tuple(shape)}"
         )
     first_query = k.shape[-2] - q.shape[-2] if causal_align == "bottom_right" else 0
+    if by_kernels:
+        from .engine import kernels  # importing Triton takes a moment
+
+        tensors = dict(query=query, key=key, value=value, attn_mask=attn_mask)
+        tensors.update(regularizer.named_parameters())
+        order = _order(regularizer, q, shape)
+        obstacle = _rows_obstacle(regularizer) or kernels.obstacle(
+            {name: x for name, x in tensors.items() if x is not None}, order, regularizer.prior,
+            dropout_p, need_weights,
+        )  # fmt: skip
+        if obstacle is not None:
+            raise ValueError(f"backend 'triton' can't be used: {obstacle}")
+        out, threshold = kernels.attend(
+            query, key, value, order, scale, attn_mask, first_query, is_causal,
+            regularizer.prior, enable_gqa,
+        )  # fmt: skip
+        return (out, Aux(threshold)) if return_aux else out
     if _goes_blockwise(backend, q, k, v, attn_mask, regularizer, shape, need_weights):
         reach = blockwise.Reach(first_query, math.inf, 0 if is_causal else math.inf)
         order = _order(regularizer, q, shape)
@@ -212,14 +233,20 @@ def _goes_blockwise(backend, q, k, v, mask, regularizer, shape, need_weights):
     ):
         return False
     obstacle = "need_weights=True needs all weights" if need_weights else None
-    if type(regularizer).solve not in (Shannon.solve, Tsallis.solve):
-        obstacle = f"a {type(regularizer).__name__} needs whole rows of weights"
-    elif obstacle is None:
+    obstacle = _rows_obstacle(regularizer) or obstacle
+    if obstacle is None:
         tensors = [x for x in (q, k, v, mask, *regularizer.parameters()) if x is not None]
         obstacle = blockwise.obstacle(tensors, _order(regularizer, q, shape), regularizer.prior)
     if obstacle is not None and backend == "blockwise":
         raise ValueError(f"backend 'blockwise' can't be used: {obstacle}")
     return obstacle is None and not WATCHERS.get()
+
+
+def _rows_obstacle(regularizer):
+    """Why a regulariser's weights aren't found one block of a row after the other, or None."""
+    if type(regularizer).solve in (Shannon.solve, Tsallis.solve):
+        return None
+    return f"a {type(regularizer).__name__} needs whole rows of weights"
 
 
 def _order(regularizer, q, shape):
