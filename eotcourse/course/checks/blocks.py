@@ -104,7 +104,7 @@ exercise(
         "scores for nothing": (7 / 40, "The scores are formed, all of them, once."),
         "scores from the list": (7 / 48, "Which of the products is dense in both?"),
         "no price": (1.2, "Multiplications over a list are dearer."),
-        "backward only": (5 / 40, "Count both passes: the forward pass has a sparse product too."),
+        "backward only": (5 / 32, "Count both passes; forward there is a list as well."),
         "forward only": (1 / 8, "Count both passes."),
     },
 )
