@@ -141,6 +141,7 @@ def measure(size, repeats):
 
 
 STEPS = {f"{size} ranks": partial(measure, size) for size in (2, 3, 4)}
+QUICK = ("2 ranks",)
 
 if __name__ == "__main__":
     main(__doc__.splitlines()[0], STEPS)
