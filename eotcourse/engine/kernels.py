@@ -583,11 +583,16 @@ def _keys(
 # ---------------------------------------------------------------- operators
 
 
-def _blocks(d, dtype):
-    """Queries and keys of a block, and warps, for features of this padded width."""
-    if d > 128 or dtype == torch.float32:
-        return 64, 32, 4
-    return 128, 64, 8
+_WARPS, _STAGES = 8, 2  # of a program; loads that are under way in its loops
+
+
+def _blocks(width, dtype):
+    """Queries and keys of a block: as many as the registers of a program have room for."""
+    size = width * dtype.itemsize
+    for most, shape in ((128, (128, 64)), (256, (64, 64)), (512, (64, 32))):
+        if size <= most:
+            return shape
+    return 32, 32
 
 
 def _width(d):
@@ -599,7 +604,7 @@ class _Launch:
 
     def __init__(self, q, k, v, slopes, table, order, heads, scale, first, left, right):
         (z, q_len, d), (shared, k_len, e) = q.shape, v.shape
-        block_i, block_j, self.warps = _blocks(max(_width(d), _width(e)), q.dtype)
+        block_i, block_j = _blocks(max(_width(d), _width(e)), q.dtype)
         self.shape = z, -(-q_len // block_i), -(-k_len // block_j)
         self.shared = shared
         # What the interpreter runs can't be traced: there the operators are opaque instead.
@@ -622,7 +627,7 @@ class _Launch:
 
     def __call__(self, kernel, programs, *tensors, **constants):
         if programs and not self.quiet:
-            kernel[(programs,)](*tensors, **constants, num_warps=self.warps)
+            kernel[(programs,)](*tensors, **constants, num_warps=_WARPS, num_stages=_STAGES)
 
     def lists(self, live, by_key):
         """For every block of queries, or of keys, the blocks of the others with any weight."""
@@ -800,8 +805,10 @@ def obstacle(tensors, order, prior, dropout_p, need_weights):
         return f"it has room for {_WIDEST} features, got {widest}"
     if isinstance(order, torch.Tensor) and order.dim() > 1 and order.shape[-2] > 1:
         return f"it has one alpha per head at most, not one of shape {tuple(order.shape)}"
-    if not torch.compiler.is_compiling() and torch.as_tensor(order).max() > 2:
-        return f"it solves for alpha up to 2, got {float(torch.as_tensor(order).max())}"
+    if not torch.compiler.is_compiling():
+        steepest = float(torch.as_tensor(order).detach().max())
+        if steepest > 2:
+            return f"it solves for alpha up to 2, got {steepest}"
     for part in () if prior is None else prior.parts():
         if type(part) not in (ALiBi, Causal, LogPrior, Padding, Window):
             return f"it doesn't know the prior {type(part).__name__}"
@@ -838,7 +845,7 @@ def attend(q, k, v, order, scale, mask, first, is_causal, prior, enable_gqa):
         if table.requires_grad and table.shape[2] > 1:
             table = table.expand(-1, -1, q_len, k_len)
     q, k, v = (
-        x.expand(*sizes, *x.shape[-2:]).reshape(-1, *x.shape[-2:]).contiguous()
+        x.expand(*sizes, *x.shape[-2:]).reshape(math.prod(sizes), *x.shape[-2:]).contiguous()
         for x, sizes in ((q, whole), (k, shared), (v, shared))
     )
     with_mean = torch.is_grad_enabled() and any(
@@ -889,9 +896,9 @@ def _terms(prior, theta, mask, first):
         else:
             more = bias_of_rows(part, theta, first)
             term = more if term is None else term + more
-    if term is not None and keep is not None:
-        term = torch.where(keep, term, -math.inf)
-    return slopes, keep.view(torch.uint8) if term is None and keep is not None else term, left, right
+    if keep is not None:
+        keep = keep.view(torch.uint8) if term is None else torch.where(keep, term, -math.inf)
+    return slopes, term if keep is None else keep, left, right
 
 
 def _four(table, whole):

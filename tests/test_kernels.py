@@ -1,0 +1,428 @@
+"""The Triton kernels: interpreted against the dense specification, and compiled for an H100.
+
+Triton decides when it is imported whether it interprets. So what starts with `interpreted_` is
+collected by a second pytest only, which `test_in_the_interpreter` starts; to run it by hand,
+TRITON_INTERPRET=1 pytest -o python_functions="interpreted_*" tests/test_kernels.py
+"""
+
+import importlib.util
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from eotcourse import (
+    ALiBi,
+    Causal,
+    LogPrior,
+    Padding,
+    Regularizer,
+    Shannon,
+    Tsallis,
+    Window,
+    attention,
+)
+from eotcourse.engine import kernels
+from eotcourse.priors import Prior
+from test_simplex import rand
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton is for Linux on x86-64 only"
+)
+
+
+def trained(x):
+    return torch.nn.Parameter(x)
+
+
+def slopes():
+    return trained(torch.tensor([0.5, 0.05], dtype=torch.float64))
+
+
+def orders(*alpha):
+    return trained(torch.tensor(alpha, dtype=torch.float64))
+
+
+# ---------------------------------------------------------------- in the interpreter
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Several blocks, the last of them smaller, at sizes that can be interpreted."""
+    monkeypatch.setattr(kernels, "_blocks", lambda width, dtype: (16, 16))
+
+
+def everything(backend, dtype, regularizer, sizes=(19, 37), shape=(1, 2), shared=None, **arguments):
+    """Outputs, soft maxima and all gradients of one call, by name, in float64.
+
+    `shape` is (batch, heads), `shared` the heads of keys and values.
+    """
+    q_len, k_len = sizes
+    keys = (shape[0], shared) if shared else shape
+    tensors = {
+        "query": rand(*shape, q_len, 20, seed=1).mul(2),
+        "key": rand(*keys, k_len, 20, seed=2),
+        "value": rand(*keys, k_len, 17, seed=3),
+    }
+    tensors = {name: trained(x.to(dtype)) for name, x in tensors.items()}
+    mask = arguments.pop("attn_mask", None)
+    if mask is not None and mask.is_floating_point():
+        tensors["attn_mask"] = mask = trained(mask.to(dtype))
+    out, aux = attention(
+        tensors["query"], tensors["key"], tensors["value"], mask, enable_gqa=shared is not None,
+        regularizer=regularizer, backend=backend, return_aux=True, **arguments,
+    )  # fmt: skip
+    assert out.dtype == dtype
+    tensors.update(regularizer.named_parameters())
+    finite = aux.threshold.masked_fill(aux.threshold == -math.inf, 0)
+    upstream = [rand(*x.shape, seed=20).to(x.dtype) for x in (out, finite)]
+    grads = torch.autograd.grad((out, finite), list(tensors.values()), upstream)
+    found = {"o": out, "zeta": aux.threshold}
+    found.update({f"d{name}": g for name, g in zip(tensors, grads)})
+    return {name: x.detach().double() for name, x in found.items()}
+
+
+def errors(found, wanted):
+    """Relative errors, in the norm, by name."""
+    assert found.keys() == wanted.keys()
+    for name, x in wanted.items():
+        assert torch.equal(x.isfinite(), found[name].isfinite()), name
+    return {
+        name: float((found[name] - x).nan_to_num(0).norm() / (1 + x.nan_to_num(0, 0, 0).norm()))
+        for name, x in wanted.items()
+    }
+
+
+def some(*shape):
+    """A boolean mask in which query 3 may attend to nothing."""
+    return (rand(*shape, seed=5) > -0.3) & (torch.arange(shape[-2]) != 3)[:, None]
+
+
+CASES = {
+    "softmax": lambda: (Shannon(), dict(sizes=(37, 19))),
+    "softmax, causal alibi from the end": lambda: (
+        Shannon(ALiBi(slopes())), dict(is_causal=True, causal_align="bottom_right")
+    ),
+    "softmax, causal from the end, more queries": lambda: (
+        Shannon(Causal()), dict(sizes=(37, 18), causal_align="bottom_right")
+    ),
+    "softmax, term of pairs": lambda: (
+        Shannon(), dict(attn_mask=rand(2, 19, 37, seed=6).masked_fill(~some(19, 37), -math.inf),
+                        shape=(2, 2), shared=1)
+    ),
+    "softmax, term of queries": lambda: (
+        Shannon(), dict(attn_mask=rand(1, 19, 1, seed=6), sizes=(19, 17), is_causal=True)
+    ),
+    "softmax, learned prior": lambda: (
+        Shannon(LogPrior(trained(rand(37, seed=9))) + Padding(rand(2, 37, seed=9) > -1)),
+        dict(shape=(2, 1)),
+    ),
+    "sparsemax, mask": lambda: (Tsallis(2.0), dict(attn_mask=some(19, 37))),
+    "sparsemax, causal": lambda: (Tsallis(2.0), dict(is_causal=True, sizes=(35, 37))),
+    "sparsemax, mask of keys of a batch": lambda: (
+        Tsallis(2.0), dict(attn_mask=rand(2, 1, 1, 37, seed=5) > -0.5, shape=(2, 2), shared=1)
+    ),
+    "entmax": lambda: (Tsallis(1.5), dict(sizes=(17, 50), scale=0.4)),
+    "entmax, equal scores": lambda: (Tsallis(1.5), dict(scale=0, sizes=(16, 33))),
+    "entmax, window and priors": lambda: (
+        Tsallis(1.5, ALiBi(slopes()) + Window(9, 12) + LogPrior(trained(rand(2, 1, 37, seed=9)))),
+        dict(sizes=(30, 37)),
+    ),
+    "entmax, groups of heads": lambda: (
+        Tsallis(1.5), dict(shape=(1, 4), shared=2, is_causal=True)
+    ),
+    "learned alpha, two-sided alibi": lambda: (
+        Tsallis(orders(1.3, 1.9), ALiBi(slopes())), dict(sizes=(17, 40))
+    ),
+    "learned alpha near one": lambda: (Tsallis(orders(1.0, 1.1)), dict(attn_mask=some(19, 37))),
+    "alpha 4/3, causal from the end": lambda: (
+        Tsallis(4 / 3), dict(is_causal=True, causal_align="bottom_right")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def interpreted_equals_the_specification(case, small_blocks):
+    """o, zeta, dq, dk, dv, dalpha, dslopes, dlog_pi and the gradient of masks."""
+    regularizer, arguments = CASES[case]()
+    found = everything("triton", torch.float32, regularizer, **arguments)
+    wanted = everything("dense", torch.float64, regularizer, **arguments)
+    for name, e in errors(found, wanted).items():
+        assert e < 1e-5, f"{name}: {e}"
+
+
+@pytest.mark.parametrize("dtype, size", [(torch.float16, 2e-3), (torch.bfloat16, 1.5e-2)])
+@pytest.mark.parametrize("regularizer", [Shannon(), Tsallis(1.5)])
+def interpreted_half_precisions(dtype, size, regularizer, small_blocks):
+    """Inputs of 16 bits, statistics of 32: no further off than the rounding of the results."""
+    arguments = dict(sizes=(17, 33), is_causal=True, causal_align="bottom_right", shape=(1, 1))
+    found = everything("triton", dtype, regularizer, **arguments)
+    wanted = everything("dense", dtype, regularizer, **arguments)
+    for name, e in errors(found, wanted).items():
+        assert e < (1e-6 if name == "zeta" else size), f"{name}: {e}"
+
+
+def interpreted_blocks_of_every_size(monkeypatch):
+    """The blocks that a GPU gets, each larger than the problem or cutting it elsewhere."""
+    for shape in ((64, 16), (16, 64)):
+        monkeypatch.setattr(kernels, "_blocks", lambda width, dtype: shape)
+        found, wanted = (
+            everything(backend, dtype, Tsallis(1.5), is_causal=True, sizes=(70, 70), shape=(1, 1))
+            for backend, dtype in (("triton", torch.float32), ("dense", torch.float64))
+        )
+        assert max(errors(found, wanted).values()) < 1e-5
+
+
+def interpreted_leading_dimensions(small_blocks):
+    """None at all, and several that broadcast: the values of one key, of two."""
+    for lead in (((), (), ()), ((2, 1, 3), (1, 1), (2, 1, 1, 1))):
+        q, k, v = (rand(*x, n, 8, seed=n, grad=True) for x, n in zip(lead, (5, 18, 18)))
+        results = []
+        for backend, dtype in (("triton", torch.float32), ("dense", torch.float64)):
+            out, aux = attention(
+                *(x.to(dtype) for x in (q, k, v)), regularizer=Tsallis(2.0), backend=backend,
+                return_aux=True,
+            )  # fmt: skip
+            grads = torch.autograd.grad(out.sum() + aux.threshold.sin().sum(), (q, k, v))
+            results.append([x.double() for x in (out, aux.threshold, *grads)])
+        torch.testing.assert_close(*results, atol=1e-5, rtol=1e-5)
+
+
+def interpreted_strides(small_blocks):
+    """Transposed inputs, and an upstream gradient that is one number repeated."""
+    q, k, v = (rand(18, 2, 8, seed=i, dtype=torch.float32, grad=True) for i in range(3))
+    results = []
+    for backend in ("triton", "dense"):
+        out = attention(*(x.transpose(0, 1) for x in (q, k, v)), backend=backend)
+        results.append((out, *torch.autograd.grad(out.sum(), (q, k, v))))
+    torch.testing.assert_close(*results, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("q_len, k_len", [(0, 5), (5, 0), (1, 1)])
+def interpreted_hardly_anything(q_len, k_len):
+    for regularizer in (Shannon(), Tsallis(1.5)):
+        q, k, v = (
+            rand(n, 4, seed=n, dtype=torch.float32, grad=True) for n in (q_len, k_len, k_len)
+        )
+        results = []
+        for backend in ("triton", "dense"):
+            out, aux = attention(q, k, v, regularizer=regularizer, backend=backend, return_aux=True)
+            results.append((out, aux.threshold, *torch.autograd.grad(out.sum(), (q, k, v))))
+        torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("regularizer", [Shannon(), Tsallis(1.5)])
+def interpreted_excluded_positions_hold_no_influence(regularizer, small_blocks):
+    allowed = torch.ones(17, 40, dtype=torch.bool)
+    allowed[:, 18:20] = False
+    results = []
+    for filler in (0.0, torch.finfo(torch.float32).max):
+        q, k, v = (rand(n, 8, seed=n, dtype=torch.float32) for n in (17, 40, 40))
+        k[18:20], v[18:20], k[30:], v[30:] = (filler,) * 4
+        q, k, v = map(trained, (q, k, v))
+        out = attention(q, k, v, allowed, is_causal=True, backend="triton", regularizer=regularizer)
+        results.append((out, *torch.autograd.grad(out.sum(), (q, k, v))))
+    for x, y in zip(*results):
+        assert x.isfinite().all() and torch.equal(x, y)
+
+
+@pytest.mark.parametrize("regularizer", [Shannon(), Tsallis(2.0)])
+def interpreted_what_is_not_finite_stays_in_its_query(regularizer, small_blocks):
+    q, k, v = (rand(n, 4, seed=n, dtype=torch.float32) for n in (18, 20, 20))
+    q[3, 2], q[7, 1] = math.nan, math.inf
+    out = attention(q, k, v, regularizer=regularizer, backend="triton")
+    bad = torch.zeros(18, dtype=torch.bool)
+    bad[[3, 7]] = True
+    assert torch.equal(out.isnan().all(-1), bad) and torch.equal(out.isnan().any(-1), bad)
+
+
+def interpreted_rows_far_below_zero(small_blocks):
+    """A finite term excludes nothing: its row keeps its weights, and their gradient its digits."""
+    mask = torch.full((17, 20), -1e30)
+    for regularizer in (Shannon(), Tsallis(1.5)):
+        found, wanted = (
+            everything(backend, dtype, regularizer, sizes=(17, 20), shape=(1, 1), attn_mask=mask)
+            for backend, dtype in (("triton", torch.float32), ("dense", torch.float32))
+        )
+        assert max(errors(found, wanted).values()) < 1e-5
+
+
+def live_blocks(alpha):
+    """The pairs of blocks the kernels touch in the end, and those that have weight."""
+    q = rand(33, 8, dtype=torch.float32)
+    k = torch.cat([q, rand(30, 8, seed=1, dtype=torch.float32) / 9])[torch.arange(63) // 3 * 3 % 63]
+    v = rand(63, 8, seed=2, dtype=torch.float32)
+    tensors = (x[None] for x in (q, k, v))
+    far = 1 << 30
+    live = kernels._forward(
+        *tensors, torch.tensor([alpha]), None, None, alpha, 1, 2.0, 0, far, far, False
+    )[-1]
+    _, aux = attention(
+        *(x.double() for x in (q, k, v)), scale=2.0, regularizer=Tsallis(alpha), return_aux=True,
+        need_weights=True,
+    )  # fmt: skip
+    weights = torch.nn.functional.pad(aux.weights, (0, 1, 0, 15)).view(3, 16, 4, 16)
+    return live[0].bool(), (weights > 0).any(3).any(1)
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2.0])
+def interpreted_live_blocks_are_those_with_weight(alpha, small_blocks):
+    live, wanted = live_blocks(alpha)
+    assert torch.equal(live, wanted)
+    assert 0 < wanted.sum() < wanted.numel(), "the case shows nothing"
+
+
+@pytest.mark.parametrize("regularizer", [Shannon(), Tsallis(1.5)])
+def interpreted_a_second_derivative_is_refused(regularizer):
+    q, k, v = (rand(5, 4, seed=i, dtype=torch.float32, grad=True) for i in range(3))
+    out = attention(q, k, v, regularizer=regularizer, backend="triton")
+    for g in torch.autograd.grad(out.sin().sum(), (q, k, v), create_graph=True):
+        with pytest.raises(RuntimeError, match="twice: use backend='dense'"):
+            torch.autograd.grad(g.square().sum() + q.sum(), q, retain_graph=True)
+
+
+def interpreted_changing_an_input_before_the_backward_pass_is_noticed():
+    q, k, v = (rand(5, 4, seed=i, dtype=torch.float32, grad=True) for i in range(3))
+    key = k * 1
+    out = attention(q, key, v, backend="triton")
+    key += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def interpreted_goes_through_compile(small_blocks):
+    q, k, v = (rand(2, 17, 8, seed=i, dtype=torch.float32, grad=True) for i in range(3))
+    regularizer = Tsallis(orders(1.2, 1.8), ALiBi(slopes()))
+    parameters = (q, k, v, *regularizer.parameters())
+
+    def f(q, k, v):
+        return attention(q, k, v, is_causal=True, regularizer=regularizer, backend="triton")
+
+    results = []
+    for way in (f, torch.compile(f, fullgraph=True, backend="aot_eager")):
+        out = way(q, k, v)
+        results.append((out, *torch.autograd.grad(out.square().sum(), parameters)))
+    torch.testing.assert_close(*results)
+
+
+class Squared(Regularizer):
+    def penalty(self, p):
+        return (p**2).sum(-1) / 2
+
+
+class Steps(Prior):
+    def bias(self, q_positions, k_positions, head=None):
+        return (k_positions[None, :] // 4 - q_positions[:, None] // 4).float()
+
+
+def dual(q):
+    return torch.autograd.forward_ad.make_dual(q, q)
+
+
+REFUSED = {
+    "weights": (dict(need_weights=True, return_aux=True), "need_weights"),
+    "dropout": (dict(dropout_p=0.1), "dropout_p=0.1"),
+    "own regulariser": (dict(regularizer=Squared()), "Squared"),
+    "own prior": (dict(regularizer=Shannon(Steps() + Causal())), "Steps"),
+    "alpha above 2": (dict(regularizer=Tsallis(2.5)), "2.5"),
+    "learned alpha above 2": (dict(regularizer=Tsallis(orders(2.25))), "2.25"),
+    "alpha of queries": (
+        dict(regularizer=Tsallis(torch.full((1, 5, 1), 1.5))), r"one alpha per head.*\(1, 5, 1\)"
+    ),
+    "float64": (dict(change=lambda x: x.double()), "float64"),
+    "wide": (dict(change=lambda x: x.repeat(1, 1, 65)), "256 features, got 260"),
+    "tangent": (dict(change=dual), "forward-mode"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def interpreted_what_it_cannot_do_it_refuses_by_name(kind, monkeypatch):
+    arguments, words = REFUSED[kind]
+    arguments = dict(arguments)
+    change = arguments.pop("change", lambda x: x)
+    monkeypatch.setattr(kernels, "attend", None)  # whoever calls it, fails otherwise
+    with torch.autograd.forward_ad.dual_level():
+        q, k, v = (change(rand(1, 5, 4, seed=i, dtype=torch.float32)) for i in range(3))
+        with pytest.raises(ValueError, match=f"backend 'triton' can't be used: .*{words}"):
+            attention(q, k, v, backend="triton", **arguments)
+
+
+def interpreted_vmap_is_refused():
+    q, k, v = (rand(2, 5, 4, seed=i, dtype=torch.float32) for i in range(3))
+    with pytest.raises(ValueError, match="torch.func"):
+        torch.func.vmap(lambda *x: attention(*x, backend="triton"))(q, k, v)
+
+
+def interpreted_operators_are_what_they_say():
+    """Schemas, and shapes without data, of both operators."""
+    q, k, v = (rand(2, 5, 4, seed=i, dtype=torch.float32) for i in range(3))
+    table = rand(1, 1, 1, 5, dtype=torch.float32)
+    call = (1.5, 2, 0.5, 0, 1 << 30, 0)
+    inputs = (q, k, v, torch.full((2,), 1.5), torch.full((2,), 0.1), table)
+    checks = ("test_schema", "test_faketensor")
+    torch.library.opcheck(kernels._forward, (*inputs, *call, True), test_utils=checks)
+    out, zeta, *left = kernels._forward(*inputs, *call, True)
+    arguments = (out, zeta, *inputs, *left, *call, True, True, True)
+    torch.library.opcheck(kernels._backward, arguments, test_utils=checks)
+
+
+@needs_triton
+@pytest.mark.skipif(INTERPRETED, reason="starts the interpreter itself")
+def test_in_the_interpreter():
+    command = [sys.executable, "-m", "pytest", "-q", "-o", "python_functions=interpreted_*"]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    environment.pop("PYTEST_ADDOPTS", None)
+    done = subprocess.run(
+        [*command, "-p", "no:xdist", __file__], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    count = int(done.stdout.rsplit(" passed", 1)[0].split()[-1])
+    assert count >= 40, done.stdout[-300:]
+
+
+# ---------------------------------------------------------------- without a GPU, not interpreted
+
+
+def test_a_tensor_on_a_cpu_is_refused():
+    """Or Triton is missing; both say so."""
+    q, k, v = (rand(5, 4, seed=i, dtype=torch.float32) for i in range(3))
+    words = "query is on cpu" if kernels.triton is not None else "Triton isn't installed"
+    with pytest.raises(ValueError, match=f"backend 'triton' can't be used: .*{words}"):
+        attention(q, k, v, backend="triton")
+
+
+def test_the_package_works_without_triton():
+    code = """
+import sys
+sys.modules["triton"] = None
+import torch, eotcourse
+from eotcourse.engine import kernels
+from eotcourse.priors import Prior
+q = torch.ones(3, 2)
+print(eotcourse.attention(q, q, q).sum().item())
+try:
+    eotcourse.attention(q, q, q, backend="triton")
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("6.0\nbackend 'triton' can't be used: Triton isn't installed")
+
+
+def test_importing_the_package_leaves_triton_alone():
+    code = "import sys, eotcourse; print('eotcourse.engine.kernels' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+@needs_triton
+@pytest.mark.parametrize("regularizer", [Shannon(ALiBi([0.5, 0.1])), Tsallis(1.5)])
+def test_tracing_sees_the_kernels(regularizer):
+    """torch.compile's tracer, on a device that exists in name only, finds them and every shape."""
+    from torch._functorch.aot_autograd import aot_export_joint_simple
+    from torch._subclasses.fake_tensor import FakeTensorMode
