@@ -109,11 +109,11 @@ def screen(x, alpha, tau):
     return Screened(top, maxima, _bound(coarse, top, alpha, tau))
 
 
-def survivors(x, alpha, tau, screened, most, crowd=1.0):
+def survivors(x, alpha, tau, screened, most, mean=math.inf):
     """The support of rows that were screened, or None where it isn't sparse.
 
-    Sparse is at most `most` entries that may have weight in a row, and at most the share `crowd`
-    of groups that have some.
+    Sparse is at most `most` entries that may have weight in a row, and at most `mean` in a row on
+    average.
     """
     r, n = x.shape
     top, maxima, kappa = screened
@@ -124,7 +124,7 @@ def survivors(x, alpha, tau, screened, most, crowd=1.0):
     reach = tau / a
     cut = top + kappa * reach - 4 * eps * (top.abs() + 4 * reach)
     group = _above(maxima, cut)
-    if len(group) > crowd * r * m:
+    if len(group) > mean * r:  # each has one such entry at least
         return None
     group_row = torch.div(group, m, rounding_mode="floor")
     # Places as short as they can be: reading them is most of what reading the entries costs.
@@ -133,6 +133,8 @@ def survivors(x, alpha, tau, screened, most, crowd=1.0):
     index = first.unsqueeze(1) + torch.arange(0, _GROUP * m, m, dtype=short)
     values = x.view(-1).index_select(0, index.view(-1))
     keep = _above(values.view(-1, _GROUP), cut.index_select(0, group_row))
+    if len(keep) > mean * r:
+        return None
     row = group_row.index_select(0, torch.div(keep, _GROUP, rounding_mode="floor"))
     flat = index.view(-1).index_select(0, keep).long()
     count = torch.bincount(row, minlength=r)

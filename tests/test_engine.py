@@ -32,6 +32,8 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(blockwise, "_BLOCK", 1 << 13)
     monkeypatch.setattr(blockwise, "_LEAST_ROWS", 16)
     monkeypatch.setattr(blockwise, "_FUSED_ROWS", 16)
+    monkeypatch.setattr(blockwise, "_PART", 1 << 10)
+    monkeypatch.setattr(blockwise, "_LEAST_PART", 7)
 
 
 def trained(x):
@@ -212,7 +214,30 @@ def test_blocks_keep_their_support_when_it_is_sparse(monkeypatch, size, kept):
     taken = paths(monkeypatch)
     q, k, v = rand(64, 8) * size, rand(512, 8, seed=1), rand(512, 8, seed=2)
     attention(q, k, v, regularizer=Tsallis(1.5), backend="blockwise")
-    assert taken == {"kept": 4 * kept, "all": 4 * (not kept)}
+    assert taken == {"kept": 4 * kept, "all": 12 * (not kept)}
+
+
+def test_lists_are_short_whatever_the_scores(monkeypatch):
+    """Few groups have weight, but all of their keys: what is kept must not grow with the row."""
+    monkeypatch.setattr(blockwise, "_LONGEST", 24)
+    keep, lengths = blockwise._keep, []
+
+    def watched(*arguments):
+        found = keep(*arguments)
+        lengths.append(None if found is None else len(found[0].key) / len(arguments[0]))
+        return found
+
+    monkeypatch.setattr(blockwise, "_keep", watched)
+    group = torch.arange(1024) % 128
+    for full, lists in ((16, [None]), (2, [16.0])):
+        k = torch.where(group < full, 1.0, -5.0).double()[:, None]
+        for backend in ("dense", "blockwise"):
+            lengths.clear()
+            out = attention(
+                torch.ones(7, 1).double(), k, k, regularizer=Tsallis(1.5), backend=backend
+            )
+            torch.testing.assert_close(out, torch.ones_like(out))
+        assert lengths == lists
 
 
 def test_one_head_can_go_both_ways(monkeypatch):

@@ -29,9 +29,12 @@ from ..priors import ALiBi, Causal, LogPrior, Padding, Window, bias_of_rows, fit
 from ..simplex import centred, dense_pullback, pullback
 
 _BLOCK = 1 << 22
+_PART = 1 << 19
+_LEAST_PART = 64
 _LEAST_ROWS = 192
 _FUSED_ROWS = 256
-_CROWD = 0.35
+_DENSEST = 0.06
+_LONGEST = 512
 
 
 # ---------------------------------------------------------------- scaled scores, block by block
@@ -108,6 +111,21 @@ class Block(NamedTuple):
 
     def shape(self):
         return tuple(part.stop - part.start for part in self)
+
+    def parts(self, number, q_len):
+        """Numbered pieces small enough for a core's cache, and their places among the rows."""
+        heads, rows, width = self.shape()
+        step = max(_LEAST_PART, _PART // width)
+        several = max(1, step // rows)
+        for h in range(0, heads, several):
+            for i in range(0, rows, step):
+                part = Block(
+                    slice(self.heads.start + h, min(self.heads.start + h + several, self.heads.stop)),
+                    slice(self.rows.start + i, min(self.rows.start + i + step, self.rows.stop)),
+                    self.keys,
+                )
+                first = h * rows + i
+                yield number + h * q_len + i, part, slice(first, first + math.prod(part.shape()[:2]))
 
 
 class Table:
@@ -321,7 +339,8 @@ def _screen(memory, alpha):
 def _keep(memory, alpha, screened, block, k_len):
     """`Kept` and soft maxima of a block, or None where its support isn't sparse."""
     width = memory.shape[1]
-    support = _ragged.survivors(memory, alpha, 1.0, screened, width, _CROWD)
+    mean = min(_DENSEST * width, _LONGEST)  # the latter for memory linear in the length
+    support = _ragged.survivors(memory, alpha, 1.0, screened, width, mean)
     if support is None:
         return None
     on = torch.from_numpy(np.flatnonzero(support.p.numpy()))
@@ -579,6 +598,15 @@ class Attend(torch.autograd.Function):
             orders = []
         else:
             left = {}
+
+        def put(block, out_here, zeta_here):
+            shape = block.shape()[:2]
+            out[block.heads, block.rows] = out_here.view(*shape, -1)
+            zeta[block.heads, block.rows] = zeta_here.view(*shape)
+
+        def drop(p, number):
+            return p * call.dropout.factor(p, number) if call.dropout.probability else p
+
         for order, blocks in scores.blocks(orders):
             for number, block in blocks:
                 theta, memory = scores.form(block)
@@ -586,21 +614,16 @@ class Attend(torch.autograd.Function):
                 found = screened and _keep(memory, order, screened, block, k.shape[1])
                 if found:
                     left[number], zeta_here = found
-                    p = left[number].weight
-                else:
-                    p, mass, left[number] = _solve(theta, order, screened)
-                    zeta_here = left[number].zeta()
-                if call.dropout.probability:
-                    p = p * call.dropout.factor(p, number)
-                heads, rows, keys = block
-                if found:
-                    ends, key = _ends(left[number].count), left[number].key
-                    out_here = _gather(p, ends, key, v[heads].flatten(0, 1))
-                else:
-                    p = p.view(*block.shape())
-                    out_here = torch.bmm(p, v[heads, keys]).flatten(0, 1).div_(mass)
-                out[heads, rows] = out_here.view(*block.shape()[:2], -1)
-                zeta[heads, rows] = zeta_here.view(*block.shape()[:2])
+                    count, key, p = left[number]
+                    values = v[block.heads].flatten(0, 1)
+                    put(block, _gather(drop(p, number), _ends(count), key, values), zeta_here)
+                    continue
+                for number, part, place in block.parts(number, q.shape[1]):
+                    here = screened and _ragged.Screened(*(x[place] for x in screened))
+                    p, mass, left[number] = _solve(theta[place], order, here)
+                    p = drop(p, number).view(*part.shape())
+                    out_here = torch.bmm(p, v[part.heads, part.keys]).flatten(0, 1).div_(mass)
+                    put(part, out_here, left[number].zeta())
         ctx.call, ctx.left = call, left
         ctx.set_materialize_grads(False)
         # What a row of softmax leaves behind needs its output too.
@@ -669,12 +692,13 @@ class _Backward:
         for order, blocks in scores.blocks(orders):
             sparse = []
             for number, block in blocks:
-                rows = Rows.of(self.zeta, block) if self.out is not None else left[number]
-                if isinstance(rows, Kept):
-                    sparse.append((number, block, rows))
-                else:
-                    p, u = _weights_of(scores.form(block)[0], rows, order)
-                    self._dense(p, u, order, number, block)
+                if self.out is None and isinstance(left[number], Kept):
+                    sparse.append((number, block, left[number]))
+                    continue
+                for number, part, _ in block.parts(number, self.q.shape[1]):
+                    rows = Rows.of(self.zeta, part) if self.out is not None else left[number]
+                    p, u = _weights_of(scores.form(part)[0], rows, order)
+                    self._dense(p, u, order, number, part)
             if sparse:
                 self._sparse(order, *zip(*sparse))
         grads = [g if g is None else g.to(x.dtype) for g, x in zip(grads, self.tensors)]
