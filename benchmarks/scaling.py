@@ -124,16 +124,17 @@ def by_density(n, alpha, repeats):
             q, k, _ = problem.tensors
             some = q[:, :, : problem.n // 4] @ k.mT
             share = Tsallis(alpha)(some, math.sqrt(q.shape[-1])).gt(0).float().mean()
-        held = {"sparse": 2.0, "blocks": 0.0, "chosen": blockwise._CROWD}
+        most = blockwise._LONGEST
+        held = {"sparse": (1.0, math.inf), "blocks": (0.0, 0), "chosen": (blockwise._DENSEST, most)}
 
-        def holding(crowd, run):
+        def holding(limits, run):
             def held_on():
-                with patch.object(blockwise, "_CROWD", crowd):
+                with patch.multiple(blockwise, _DENSEST=limits[0], _LONGEST=limits[1]):
                     run()
 
             return held_on
 
-        calls = {name: holding(crowd, problem.both(tsallis(alpha))) for name, crowd in held.items()}
+        calls = {name: holding(x, problem.both(tsallis(alpha))) for name, x in held.items()}
         calls["SDPA"] = problem.both(sdpa)
         seconds = medians(calls, min(repeats, 3), f"density, deviation {deviation}")
         ratios = {name: seconds[name] / seconds["SDPA"] for name in held}
