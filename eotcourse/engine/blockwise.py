@@ -15,6 +15,7 @@ Prior art: online softmax (Milakov and Gimelshein, arXiv:1805.02867), FlashAtten
 NeurIPS 2022), AdaSplash (Goncalves et al., arXiv:2502.12082), EntmaxKV (arXiv:2605.21649).
 """
 
+import functools
 import math
 import warnings
 from typing import NamedTuple
@@ -33,6 +34,9 @@ _PART = 1 << 19
 _LEAST_PART = 64
 _LEAST_ROWS = 192
 _FUSED_ROWS = 256
+_FUSED_SPAN = 16.0
+_NEAR = 32
+_SHORT = 64
 _DENSEST = 0.06
 _LONGEST = 512
 
@@ -69,12 +73,23 @@ class Reach(NamedTuple):
         last = rows.stop - 1 + self.first
         if first + self.right < keys.stop - 1:
             part = slice(max(keys.start, int(first + self.right) + 1), keys.stop)
-            later = _lag(rows, part, self.first) > self.right
+            later = _triangle(rows, part, first + int(self.right) - part.start + 1, True)
             theta[..., part.start - keys.start :].masked_fill_(later, -math.inf)
         if last - self.left > keys.start:
             part = slice(keys.start, min(keys.stop, int(last - self.left)))
-            earlier = _lag(rows, part, self.first) < -self.left
+            earlier = _triangle(rows, part, first - int(self.left) - part.start - 1, False)
             theta[..., : part.stop - keys.start].masked_fill_(earlier, -math.inf)
+
+
+def _triangle(rows, keys, diagonal, upper):
+    return _triangle_of(rows.stop - rows.start, keys.stop - keys.start, diagonal, upper)
+
+
+@functools.lru_cache(8)
+def _triangle_of(rows, columns, diagonal, upper):
+    """The entries above or below a diagonal: neighbouring blocks have it in the same place."""
+    whole = torch.ones(rows, columns, dtype=torch.bool)
+    return whole.triu_(diagonal) if upper else whole.tril_(diagonal)
 
 
 def _lag(rows, keys, first, dtype=torch.int64):
@@ -131,6 +146,8 @@ class Block(NamedTuple):
 class Table:
     """A mask, or a term of which every number is given: it broadcasts to (*lead, q, k)."""
 
+    linear = False
+
     def __init__(self, lead, values):
         self.lead, self.tensors = lead, (values,)
 
@@ -158,6 +175,17 @@ class Table:
             return False
         return bool(values.isfinite().all())
 
+    def bias_of_keys(self, dtype):
+        """The term as numbers (*lead, k) or fewer, or None where it isn't the same in all rows."""
+        values = self.tensors[0].detach()
+        if values.dim() > 1:
+            if values.shape[-2] > 1:
+                return None
+            values = values.squeeze(-2)
+        if values.dtype == torch.bool:
+            return torch.zeros(values.shape, dtype=dtype).masked_fill_(~values, -math.inf)
+        return values.to(dtype)
+
     def key_bias(self, block, centre):
         width = block.shape()[2]
         return torch.cat([x.expand(1, width) for x in self._tiles(self.tensors[0], block)]), 0.0
@@ -167,19 +195,44 @@ class Table:
 
 
 class Linear:
-    """ALiBi: minus slope times distance."""
+    """ALiBi: minus slope times distance; `slopes`, shape (heads, 1, 1), has one of every head."""
 
-    def __init__(self, lead, slopes, first):
-        self.lead, self.tensors, self.first = lead, (slopes,), first
+    linear = True
+
+    def __init__(self, slopes, first):
+        self.tensors, self.first = (slopes,), first
+
+    def of(self, heads):
+        return Linear(self.tensors[0].index_select(0, heads), self.first)
+
+    def at(self, first):
+        return Linear(self.tensors[0], first)
+
+    def repeat(self, times):
+        return Linear(self.tensors[0].repeat_interleave(times, 0), self.first)
 
     def _distance(self, like, block):
         return _lag(block.rows, block.keys, self.first, like.dtype).abs_()
 
-    def _slopes(self, slopes, block):
-        return [matrix_of(slopes, self.lead, h) for h in range(block.heads.start, block.heads.stop)]
+    def fill(self, theta, block, causal):
+        """Write the term, as m (j - i) before the diagonal: one pass, and no matrix of distances.
+
+        Counted from the block, rounding doesn't grow with the length.
+        """
+        slopes = self.tensors[0][block.heads].to(theta.dtype)
+        first = block.rows.start + self.first
+        i, j = (
+            torch.arange(start, start + size, dtype=theta.dtype) * slopes.abs()
+            for start, size in zip((0, block.keys.start - first), block.shape()[1:])
+        )
+        torch.sub(j, i.mT, out=theta)
+        if not causal:
+            theta[..., max(0, first - block.keys.start) :].abs_().neg_()
+        if bool((slopes < 0).any()):
+            theta.mul_(slopes.sign())
 
     def add(self, theta, block):
-        slopes = torch.stack(self._slopes(self.tensors[0], block)).to(theta.dtype)
+        slopes = self.tensors[0][block.heads].to(theta.dtype)
         theta.addcmul_(self._distance(theta, block), slopes, value=-1)
 
     def of_keys(self, causal):
@@ -188,7 +241,7 @@ class Linear:
 
     def key_bias(self, block, centre):
         """The first part, with c = `centre`, and the second."""
-        slopes = torch.cat(self._slopes(self.tensors[0], block))
+        slopes = self.tensors[0][block.heads].squeeze(-1)
         i, j = (
             torch.arange(x.start, x.stop, dtype=slopes.dtype) for x in (block.rows, block.keys)
         )
@@ -196,17 +249,17 @@ class Linear:
 
     def pull_keys(self, grads, grad_bias, block, centre):
         j = torch.arange(block.keys.start, block.keys.stop, dtype=grad_bias.dtype)
-        for slope, part in zip(self._slopes(grads[0], block), grad_bias @ (j - centre)):
-            slope += part
+        grads[0][block.heads] += (grad_bias @ (j - centre)).view(-1, 1, 1)
 
     def pull(self, grads, grad_theta, block):
         sums = grad_theta.flatten(1) @ self._distance(grad_theta, block).flatten()
-        for slope, part in zip(self._slopes(grads[0], block), sums):
-            slope -= part
+        grads[0][block.heads] -= sums.view(-1, 1, 1)
 
 
 class General:
     """Any other prior, asked for one tile at a time, in the backward pass again."""
+
+    linear = False
 
     def __init__(self, lead, prior, first):
         self.lead, self.prior, self.first = lead, prior, first
@@ -228,6 +281,9 @@ class General:
 
     def of_keys(self, causal):
         return False
+
+    def bias_of_keys(self, dtype):
+        return None
 
     def pull(self, grads, grad_theta, block):
         with torch.enable_grad():
@@ -259,6 +315,16 @@ class Call(NamedTuple):
     reach: Reach
     terms: tuple
     dropout: Dropout
+    windows: "Windows" = None
+
+    def keys(self, heads, rows, k_len):
+        """The range of keys that may have weight for some query of `rows` in some of `heads`."""
+        keys = self.reach.keys(rows, k_len)
+        if self.windows is None:
+            return keys
+        first, stop = (x[heads, rows] for x in self.windows)
+        start = max(keys.start, int(first.min()))
+        return slice(start, max(start, min(keys.stop, int(stop.max()))))
 
 
 class Scores:
@@ -266,21 +332,26 @@ class Scores:
 
     def __init__(self, q, k, call):
         self.q, self.k, self.call = q, k, call
+        self._begin = next((term for term in call.terms if term.linear), None)
+        self._others = [term for term in call.terms if term is not self._begin]
         self._memory = q.new_empty(0)
 
     def blocks(self, orders):
         """Lists of numbered blocks: those of neighbouring heads that have one order."""
         heads, q_len, k_len = *self.q.shape[:2], self.k.shape[1]
         row = max(1, k_len)
-        least = max(1, min(_LEAST_ROWS, q_len))
-        limited = self.call.reach.limited()
-        for start, stop in _runs(orders, max(1, _BLOCK // max(1, least * row))):
+        windows = self.call.windows
+        # A head alone, with its own window, has few scores in a block.
+        least = max(1, min(_LEAST_ROWS if windows is None else 2 * _LEAST_ROWS, q_len))
+        limited = windows is not None or self.call.reach.limited()
+        alike = orders if windows is None else range(len(orders))
+        for start, stop in _runs(alike, max(1, _BLOCK // max(1, least * row))):
             # Shorter blocks form fewer of the scores that a limited reach excludes.
             step = least if limited else max(least, _BLOCK // ((stop - start) * row))
             group = []
             for i in range(0, q_len, step):
                 rows = slice(i, min(i + step, q_len))
-                keys = self.call.reach.keys(rows, k_len)
+                keys = self.call.keys(slice(start, stop), rows, k_len)
                 if keys.start < keys.stop:
                     group.append((start * q_len + i, Block(slice(start, stop), rows, keys)))
             yield orders[start], group
@@ -295,8 +366,13 @@ class Scores:
         theta = memory[..., :width]
         memory[..., width:] = -math.inf
         q = self.q[block.heads, block.rows] * self.call.scale
-        torch.bmm(q, self.k[block.heads, block.keys].mT, out=theta)
-        for term in self.call.terms:
+        k = self.k[block.heads, block.keys].mT
+        if self._begin is None:
+            torch.bmm(q, k, out=theta)
+        else:
+            self._begin.fill(theta, block, self.call.reach.right == 0)
+            theta.baddbmm_(q, k)
+        for term in self._others:
             term.add(theta, block)
         self.call.reach.exclude_(theta, block)
         return theta.view(-1, width), memory.view(-1, padded)
@@ -497,11 +573,22 @@ class Fused:
         heads, q_len, _ = self.q.shape
         reach = self.call.reach
         whole = reach.right == math.inf or (reach.first == 0 and not self.biased)
-        step = q_len if whole else _FUSED_ROWS
-        for start in range(0, q_len, step):
-            rows = slice(start, min(start + step, q_len))
-            block = Block(slice(0, heads), rows, reach.keys(rows, self.k.shape[1]))
-            yield block, (rows.start + rows.stop) // 2 + reach.first
+        alike = [0] * heads if self.call.windows is None else range(heads)
+        for start, stop in _runs(alike, heads):
+            part = slice(start, stop)
+            step = q_len if whole else self._rows(part)
+            for i in range(0, q_len, step):
+                rows = slice(i, min(i + step, q_len))
+                block = Block(part, rows, self.call.keys(part, rows, self.k.shape[1]))
+                yield block, (rows.start + rows.stop) // 2 + reach.first
+
+    def _rows(self, heads):
+        """Rows of a block: few enough for ALiBi to stay small between them."""
+        steep = sum(abs(term.tensors[0][heads].detach()) for term in self.call.terms if term.linear)
+        steep = float(torch.as_tensor(steep).max())
+        if not steep < math.inf:
+            return _FUSED_ROWS
+        return max(_FUSED_ROWS // 8, min(_FUSED_ROWS, int(_FUSED_SPAN / max(steep, 1e-9))))
 
     def _pieces(self, block):
         """Keys that every query may attend to; keys from the diagonal on, with a causal mask."""
@@ -522,7 +609,7 @@ class Fused:
         if self.masked:
             self.mask = sum(bias).to(self.q.dtype)[None, :, None]
         else:
-            self.k[:, block.keys, -1] = sum(bias) / self.call.scale
+            self.k[block.heads, block.keys, -1] = sum(bias) / self.call.scale
         return sum(shift)
 
     def forward(self, out, zeta):
@@ -531,9 +618,10 @@ class Fused:
         left = []
         for block, centre in self.blocks():
             shift = self._set_bias(block, centre)
-            q = self.q[None, :, block.rows]
+            heads, rows, _ = block
+            q = self.q[None, heads, rows]
             found = [
-                kernel(q, self.k[None, :, keys], self.v[None, :, keys], 0.0, causal,
+                kernel(q, self.k[None, heads, keys], self.v[None, heads, keys], 0.0, causal,
                        attn_mask=self.mask, scale=self.call.scale)
                 for keys, causal in self._pieces(block)
             ]  # fmt: skip
@@ -542,8 +630,8 @@ class Fused:
                 both = torch.logaddexp(lse, other_lse)
                 result = result * (lse - both).exp()[..., None]
                 result, lse = result + other * (other_lse - both).exp()[..., None], both
-            out[:, block.rows] = result[0, ..., : self.sizes[1]]
-            zeta[:, block.rows] = lse[0] + shift
+            out[heads, rows] = result[0, ..., : self.sizes[1]]
+            zeta[heads, rows] = lse[0] + shift
             left.append(lse)
         return left
 
@@ -558,13 +646,14 @@ class Fused:
             self._set_bias(block, centre)
             for keys, causal in self._pieces(block):
                 gq, gk, gv = kernel(
-                    grad_out[None, :, rows], self.q[None, :, rows], self.k[None, :, keys],
-                    self.v[None, :, keys], out[None, :, rows], lse, 0.0, causal,
-                    attn_mask=self.mask, scale=self.call.scale,
+                    grad_out[None, heads, rows], self.q[None, heads, rows],
+                    self.k[None, heads, keys], self.v[None, heads, keys],
+                    out[None, heads, rows], lse, 0.0, causal, attn_mask=self.mask,
+                    scale=self.call.scale,
                 )  # fmt: skip
-                dq[:, rows] += gq[0, ..., :d]
-                dk[:, keys] += gk[0, ..., :d]
-                dv[:, keys] += gv[0, ..., :e]
+                dq[heads, rows] += gq[0, ..., :d]
+                dk[heads, keys] += gk[0, ..., :d]
+                dv[heads, keys] += gv[0, ..., :e]
                 grad_bias = gk[0, ..., -1] / self.call.scale
                 for term, grads in pulls:
                     term.pull_keys(grads, grad_bias, Block(heads, rows, keys), centre)
@@ -808,6 +897,166 @@ class _Backward:
             begin = end
 
 
+# ---------------------------------------------------------------- what ALiBi lets a query see
+
+
+class Windows(NamedTuple):
+    """Keys that can have weight: from `first` to before `stop`, both of shape (heads, q_len)."""
+
+    first: torch.Tensor
+    stop: torch.Tensor
+
+    @classmethod
+    def around(cls, distance, call, k_len):
+        """The keys up to a distance (heads, q_len) from each query."""
+        position = torch.arange(distance.shape[1]) + call.reach.first
+        return cls(*((position + x).clamp(0, k_len).long() for x in (-distance, distance + 1)))
+
+
+@torch.no_grad()
+def distances(q, k, v, call, alpha, trained):
+    r"""The distance (heads, q_len) at which the last keys with weight can be; inf if unknown.
+
+    No score but those of near keys is formed. With ALiBi of slope m, a key at distance t has the
+    score a - m t at most, where a is the largest bias of a key plus \|q_i\| max_j \|k_j\| / tau,
+    and zeta is at least the score b of any key: the weight is 0 where
+    a - m t <= b - 1 / (alpha - 1). Softmax has no such end; there all keys farther away have
+    together at most half a unit in the last place of the row's sum, which says nothing about
+    values that aren't finite, nor about the gradient of alpha.
+
+    None where no window is shorter than the keys: also where scores have other terms that aren't
+    numbers per key.
+    """
+    slope = sum(term.tensors[0].flatten().double() for term in call.terms if term.linear)
+    if not isinstance(slope, torch.Tensor):
+        return None
+    excess = _excess(alpha, slope, q.dtype)
+    if trained or not bool(v.isfinite().all()):
+        excess.masked_fill_(alpha == 1, math.inf)
+    least = excess / slope
+    heads = torch.nonzero((least > 0) & (least < k.shape[1])).flatten().tolist()
+    bias = _bias_of_keys(call.terms, k) if heads else None
+    if bias is None:
+        return None
+    distance = torch.full(q.shape[:2], math.inf, dtype=torch.float64)
+    for h in heads:
+        distance[h] = _farthest(q[h], k[h], bias[h], float(slope[h]), float(excess[h]), call)
+    return None if bool((distance == math.inf).all()) else distance
+
+
+def _excess(order, slope, dtype):
+    """How far below the row's largest score a key must be to have no weight, for every head."""
+    # The sum of exp(-m t) over both sides, in half units in the last place.
+    tail = -2 / torch.expm1(-slope) * (2 / torch.finfo(dtype).eps)
+    return torch.where(order > 1, 1 / (order - 1).double(), tail.log())
+
+
+def _bias_of_keys(terms, k):
+    """The biases besides ALiBi, (heads, k_len), or None where they aren't the same in all rows."""
+    total = k.new_zeros(k.shape[:2])
+    for term in terms:
+        if not term.linear:
+            bias = term.bias_of_keys(k.dtype)
+            if bias is None:
+                return None
+            total += bias.expand(*term.lead, k.shape[1]).reshape(total.shape)
+    return total
+
+
+def _farthest(q, k, bias, slope, excess, call):
+    attended = bias > -math.inf
+    keys = call.reach.keys(slice(0, len(q)), len(k))
+    attended[: keys.start] = attended[keys.stop :] = False
+    if not bool(attended.all()):  # what nobody attends to may be of any size
+        k = torch.where(attended.unsqueeze(1), k, 0)
+        bias = torch.where(attended, bias, -math.inf)
+    near = _near_top(q * call.scale, k, bias, slope, call.reach)
+    size = k.norm(dim=-1).amax() * call.scale * q.norm(dim=-1)
+    above = bias.amax()
+    # What the rounding of the bounds and of the scores can add.
+    rounding = (q.shape[1] + 8) * torch.finfo(q.dtype).eps
+    slack = rounding * (size + above.abs() + near.abs() + excess)
+    t = torch.floor((size + above - near + excess + slack).double() / slope)
+    return torch.where(t < len(k), t, math.inf)
+
+
+def _near_top(q, k, bias, slope, reach):
+    """The largest score of every query among keys beside it: -inf if it may attend to none."""
+    rows, chunks = len(q), -(-len(q) // _NEAR)
+    left, right = _NEAR - reach.first, chunks * _NEAR + reach.first - len(k)
+    q = F.pad(q, (0, 0, 0, chunks * _NEAR - rows)).view(chunks, _NEAR, -1)
+    k = F.pad(k, (0, 0, left, right)).unfold(0, 2 * _NEAR, _NEAR)
+    bias = F.pad(bias, (left, right), value=-math.inf).unfold(0, 2 * _NEAR, _NEAR)
+    lag = _lag(slice(0, _NEAR), slice(-_NEAR, _NEAR), 0)
+    table = (-slope * lag.abs()).to(q.dtype)
+    table.masked_fill_((lag < -reach.left) | (lag > reach.right), -math.inf)
+    return torch.bmm(q, k).add_(bias.unsqueeze(1)).add_(table).amax(-1).flatten()[:rows]
+
+
+def apart(call, q, k, v, alpha, distance):
+    """Attention by heads of similar windows, where a window is a small part of the keys."""
+    groups = {}
+    for h, (near, far) in enumerate(zip(*(x.tolist() for x in distance.aminmax(dim=-1)))):
+        groups.setdefault((near == math.inf, _width(far, k.shape[1])), []).append(h)
+    if call.dropout.probability or not all(term.linear for term in call.terms):
+        groups = {(False, 0): list(range(len(q)))}
+    found = []
+    for (everything, width), heads in groups.items():
+        own, tensors, part = call, (q, k, v, alpha), torch.tensor(heads)
+        if len(groups) > 1:
+            own = call._replace(terms=tuple(term.of(part) for term in call.terms))
+            tensors = (x.index_select(0, part) for x in tensors)
+        if not (everything or width):
+            windows = Windows.around(distance[part], call, k.shape[1])
+            own = own._replace(windows=windows)
+        found.append(_folded(own, *tensors, width) if width else _apply(own, *tensors))
+    place = torch.tensor([h for heads in groups.values() for h in heads]).argsort()
+    return tuple(torch.cat(parts).index_select(0, place) for parts in zip(*found))
+
+
+def _width(far, k_len):
+    """A window for heads that see at most so far, rounded up by a quarter at most; or 0."""
+    if not far * 8 <= k_len:
+        return 0
+    step = max(_SHORT // 4, 1 << max(0, int(far).bit_length() - 3))
+    return max(1, -(-int(far) // step)) * step
+
+
+def _folded(call, q, k, v, alpha, width):
+    """Pieces of the queries, with the keys in their windows, are heads of their own."""
+    heads, q_len, k_len = *q.shape[:2], k.shape[1]
+    first, right = call.reach.first, int(min(width, call.reach.right))
+    rows = max(_SHORT, width // 2)
+    # Pieces whose keys all exist; what is left at both ends is attention to fewer keys.
+    low = min(-(-max(0, width - first) // rows) * rows, q_len)
+    high = max(low, min(q_len, k_len - first - right) // rows * rows)
+    found = []
+    for start, stop in ((0, low), (high, q_len)):
+        if start == stop:
+            continue
+        keys = slice(max(0, start + first - width), max(0, stop + first + right))
+        here = first + start - keys.start
+        terms = tuple(term.at(here) for term in call.terms)
+        own = call._replace(terms=terms, reach=call.reach._replace(first=here))
+        found.append(_apply(own, q[:, start:stop], k[:, keys], v[:, keys], alpha))
+    pieces = (high - low) // rows
+    if pieces:
+        keys = slice(low + first - width, high + first + right)
+        k, v = (
+            x[:, keys].unfold(1, width + rows + right, rows).mT.flatten(0, 1) for x in (k, v)
+        )
+        terms = tuple(term.repeat(pieces).at(width) for term in call.terms)
+        own = call._replace(terms=terms, reach=call.reach._replace(first=width))
+        q = q[:, low:high].reshape(heads * pieces, rows, -1)
+        middle = _apply(own, q, k, v, alpha.repeat_interleave(pieces))
+        found.insert(low > 0, [x.reshape(heads, high - low, *x.shape[2:]) for x in middle])
+    return tuple(torch.cat(parts, 1) for parts in zip(*found))
+
+
+def _apply(call, *tensors):
+    return Attend.apply(call, *tensors, *(x for term in call.terms for x in term.tensors))
+
+
 # ---------------------------------------------------------------- the call
 
 
@@ -856,13 +1105,17 @@ def attend(q, k, v, alpha, scale, mask, reach, prior, dropout_p):
         alpha = torch.tensor(alpha, dtype=torch.float64)
     seed = int(torch.randint(1 << 62, ())) if 0 < dropout_p < 1 else 0
     call = Call(scale, reach, tuple(terms), Dropout(dropout_p, seed))
-    tensors = [x for term in terms for x in term.tensors]
     heads = math.prod(whole)
     q, k, v = (
         x.expand(*whole, *x.shape[-2:]).reshape(heads, *x.shape[-2:]).contiguous()
         for x in (q, k, v)
     )
-    out, zeta = Attend.apply(call, q, k, v, alpha.expand(*whole, 1, 1).flatten(), *tensors)
+    alpha = alpha.expand(*whole, 1, 1).flatten()
+    distance = distances(q, k, v, call, alpha, alpha.requires_grad)
+    if distance is None:
+        out, zeta = _apply(call, q, k, v, alpha)
+    else:
+        out, zeta = apart(call, q, k, v, alpha, distance)
     zeta = zeta.view(*whole, q.shape[1])
     for dim in range(-len(whole), 0):  # heads that differ in their values have one soft maximum
         if len(lead) < -dim or lead[dim] != whole[dim]:
@@ -875,7 +1128,7 @@ def _term(prior, theta, lead, first):
     if isinstance(prior, ALiBi):
         slopes = prior.slopes[:, None, None]
         slopes = fitting(slopes.expand(-1, *theta.shape[-2:]), theta.shape)[..., :1, :1]
-        return Linear(lead, slopes, first)
+        return Linear(slopes.expand(*lead, 1, 1).reshape(-1, 1, 1), first)
     if isinstance(prior, LogPrior | Padding):
         return Table(lead, bias_of_rows(prior, theta, first))
     return General(lead, prior, first)
