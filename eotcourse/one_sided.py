@@ -160,7 +160,7 @@ def attention(
                 return_aux=return_aux, need_weights=need_weights,
             )
     _check_inputs(query, key, value, attn_mask)
-    by_kernels = backend == "triton" and not WATCHERS.get()
+    by_kernels = backend == "triton" and (torch.compiler.is_compiling() or not WATCHERS.get())
     # The kernels widen and repeat nothing: of their tensors only the shapes are looked at here.
     tensors = (x.detach().to("meta") if by_kernels else x for x in (query, key, value))
     q, k, v = map(working, tensors)

@@ -10,9 +10,11 @@ import math
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 
 from eotcourse import (
     ALiBi,
@@ -110,6 +112,9 @@ CASES = {
     "softmax, causal from the end, more queries": lambda: (
         Shannon(Causal()), dict(sizes=(37, 18), causal_align="bottom_right")
     ),
+    "softmax, groups of heads, alibi": lambda: (
+        Shannon(ALiBi(orders(0.5, 0.2, 0.1, 0.05))), dict(sizes=(17, 18), shape=(1, 4), shared=2)
+    ),
     "softmax, term of pairs": lambda: (
         Shannon(), dict(attn_mask=rand(2, 19, 37, seed=6).masked_fill(~some(19, 37), -math.inf),
                         shape=(2, 2), shared=1)
@@ -117,30 +122,34 @@ CASES = {
     "softmax, term of queries": lambda: (
         Shannon(), dict(attn_mask=rand(1, 19, 1, seed=6), sizes=(19, 17), is_causal=True)
     ),
-    "softmax, learned prior": lambda: (
+    "softmax, learned prior, padding": lambda: (
         Shannon(LogPrior(trained(rand(37, seed=9))) + Padding(rand(2, 37, seed=9) > -1)),
         dict(shape=(2, 1)),
     ),
     "sparsemax, mask": lambda: (Tsallis(2.0), dict(attn_mask=some(19, 37))),
-    "sparsemax, causal": lambda: (Tsallis(2.0), dict(is_causal=True, sizes=(35, 37))),
-    "sparsemax, mask of keys of a batch": lambda: (
-        Tsallis(2.0), dict(attn_mask=rand(2, 1, 1, 37, seed=5) > -0.5, shape=(2, 2), shared=1)
+    "sparsemax, causal": lambda: (
+        Tsallis(2.0), dict(is_causal=True, sizes=(35, 37), shape=(1, 1))
     ),
-    "entmax": lambda: (Tsallis(1.5), dict(sizes=(17, 50), scale=0.4)),
-    "entmax, equal scores": lambda: (Tsallis(1.5), dict(scale=0, sizes=(16, 33))),
+    "sparsemax, mask of keys of a batch": lambda: (
+        Tsallis(2.0), dict(attn_mask=rand(2, 1, 1, 37, seed=5) > -0.5, shape=(2, 1))
+    ),
+    "entmax": lambda: (Tsallis(1.5), dict(sizes=(17, 50), scale=0.4, shape=(1, 1))),
+    "entmax, equal scores": lambda: (Tsallis(1.5), dict(scale=0, sizes=(16, 33), shape=(1, 1))),
     "entmax, window and priors": lambda: (
         Tsallis(1.5, ALiBi(slopes()) + Window(9, 12) + LogPrior(trained(rand(2, 1, 37, seed=9)))),
         dict(sizes=(30, 37)),
     ),
     "entmax, groups of heads": lambda: (
-        Tsallis(1.5), dict(shape=(1, 4), shared=2, is_causal=True)
+        Tsallis(1.5), dict(shape=(1, 2), shared=1, is_causal=True, sizes=(20, 33))
     ),
     "learned alpha, two-sided alibi": lambda: (
         Tsallis(orders(1.3, 1.9), ALiBi(slopes())), dict(sizes=(17, 40))
     ),
-    "learned alpha near one": lambda: (Tsallis(orders(1.0, 1.1)), dict(attn_mask=some(19, 37))),
+    "learned alpha near one": lambda: (
+        Tsallis(orders(1.0, 1.1)), dict(attn_mask=some(19, 30), sizes=(19, 30))
+    ),
     "alpha 4/3, causal from the end": lambda: (
-        Tsallis(4 / 3), dict(is_causal=True, causal_align="bottom_right")
+        Tsallis(4 / 3), dict(is_causal=True, causal_align="bottom_right", shape=(1, 1))
     ),
 }  # fmt: skip
 
@@ -420,9 +429,106 @@ def test_importing_the_package_leaves_triton_alone():
     assert done.stdout.strip() == "False", done.stderr
 
 
+@pytest.fixture
+def as_on_a_gpu(monkeypatch, tmp_path):
+    """Triton is told of a card, and keeps nothing for the next run."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    target = GPUTarget("cuda", 90, 32)
+    driver = types.SimpleNamespace(get_current_target=lambda: target)
+    monkeypatch.setattr(triton.runtime.driver, "_active", driver)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    return target
+
+
 @needs_triton
-@pytest.mark.parametrize("regularizer", [Shannon(ALiBi([0.5, 0.1])), Tsallis(1.5)])
-def test_tracing_sees_the_kernels(regularizer):
-    """torch.compile's tracer, on a device that exists in name only, finds them and every shape."""
-    from torch._functorch.aot_autograd import aot_export_joint_simple
+@pytest.mark.parametrize("regularizer, count", [
+    (Shannon(ALiBi([0.5, 0.4, 0.2, 0.1])), (1, 2)), (Tsallis(1.5), (3, 4)),
+])  # fmt: skip
+def test_compile_sees_the_kernels(regularizer, count, as_on_a_gpu, monkeypatch):
+    """Fake tensors have the right shapes and dtypes; traced, every kernel is in the graph."""
+    from torch._dynamo.backends.common import aot_autograd
     from torch._subclasses.fake_tensor import FakeTensorMode
+
+    monkeypatch.setattr(kernels, "obstacle", lambda *_: None)
+    graphs = []
+
+    def keep(graph, inputs):
+        graphs.append(str(graph.graph).count("triton_kernel_wrapper_functional("))
+        return make_boxed_func(graph.forward)
+
+    def f(q, k, v):
+        return attention(
+            q, k, v, is_causal=True, enable_gqa=True, regularizer=regularizer, backend="triton",
+            return_aux=True,
+        )  # fmt: skip
+
+    compiled = torch.compile(f, fullgraph=True, backend=aot_autograd(fw_compiler=keep))
+    with FakeTensorMode():
+        tensors = [
+            torch.empty(2, heads, n, d, dtype=torch.bfloat16, requires_grad=True)
+            for heads, n, d in ((4, 19, 20), (2, 30, 20), (2, 30, 12))
+        ]
+        for way in (f, compiled):
+            out, aux = way(*tensors)
+            assert out.shape == (2, 4, 19, 12) and out.dtype == torch.bfloat16
+            assert aux.threshold.shape == (2, 4, 19) and aux.threshold.dtype == torch.float32
+            for g, x in zip(torch.autograd.grad(out.sum(), tensors), tensors):
+                assert g.shape == x.shape and g.dtype == x.dtype
+    assert tuple(graphs) == count
+
+
+POINTERS = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}
+SHARED_MEMORY = 227 * 1024  # of an H100 or H200, for one program
+IN_THE_DTYPE = {"q", "k", "v", "out", "mean", "grad_out", "grad_q", "grad_k", "grad_v"}
+OTHERS = {"live": "*u8", "index": "*i32", "count": "*i32", "scale": "fp32", "slopes": "*fp32"}
+
+
+def compiled(kernel, dtype, target, constants):
+    """A kernel as the machine code of a card that isn't here."""
+    import triton
+    from triton.compiler import ASTSource
+
+    signature, attributes = {}, {}
+    for place, name in enumerate(kernel.arg_names):
+        kind = OTHERS.get(name, "i32")
+        if kernel.params[place].is_constexpr:
+            kind = "constexpr"
+        elif name in IN_THE_DTYPE:
+            kind = POINTERS[dtype]
+        elif name == "table":
+            kind = "*u8" if constants["TABLE"] == 1 else "*fp32"
+        elif name in ("alpha", "zetas", "tops", "rests", "totals", "deltas") or "grad_" in name:
+            kind = "i32" if name in ("grad_b", "grad_h") else "*fp32"
+        signature[name] = kind
+        if kind.startswith("*"):
+            attributes[place,] = [["tt.divisibility", 16]]
+    constants = {
+        (kernel.arg_names.index(name),): x for name, x in constants.items() if name in signature
+    }
+    options = dict(num_warps=kernels._WARPS, num_stages=kernels._STAGES)
+    source = ASTSource(kernel, signature, constants, attributes)
+    return triton.compile(source, target=target, options=options)
+
+
+@needs_triton
+@pytest.mark.parametrize("name", ["_softmax", "_screen", "_list", "_entmax", "_queries", "_keys"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_compiles_for_an_h100(name, dtype, as_on_a_gpu):
+    """To machine code that fits: bfloat16 with a mask, float32 with all there is."""
+    half = dtype == torch.bfloat16
+    d = 64 if half else 20
+    width = kernels._width(d)
+    block_i, block_j = kernels._blocks(width, dtype)
+    constants = dict(
+        ALIBI=not half, TABLE=1 if half else 2, LIMITED=True, D=d, E=d, BLOCK_D=width,
+        BLOCK_E=width, BLOCK_I=block_i, BLOCK_J=block_j, UPCAST=False, ORDER=1.5 if half else 0,
+        WITH_MEAN=True, WITH_ALPHA=not half, WITH_SLOPES=not half, WITH_TABLE=0 if half else 2,
+        BLOCK=512,
+    )  # fmt: skip
+    found = compiled(getattr(kernels, name), dtype, as_on_a_gpu, constants)
+    assert found.asm["cubin"] and ".target sm_90a" in found.asm["ptx"]
+    assert found.metadata.shared <= SHARED_MEMORY
+    assert ("wgmma" in found.asm["ptx"]) == (half and name != "_list")

@@ -587,12 +587,13 @@ _WARPS, _STAGES = 8, 2  # of a program; loads that are under way in its loops
 
 
 def _blocks(width, dtype):
-    """Queries and keys of a block: as many as the registers of a program have room for."""
-    size = width * dtype.itemsize
-    for most, shape in ((128, (128, 64)), (256, (64, 64)), (512, (64, 32))):
-        if size <= most:
-            return shape
-    return 32, 32
+    """Queries and keys of a block: as many as a program has registers for.
+
+    float32 is multiplied without tensor cores, which would round it to 10 bits.
+    """
+    if dtype == torch.float32:
+        return 32, 32 if width <= 128 else 16
+    return (128, 64) if width <= 64 else (64, 64) if width <= 128 else (64, 32)
 
 
 def _width(d):
@@ -627,7 +628,8 @@ class _Launch:
 
     def __call__(self, kernel, programs, *tensors, **constants):
         if programs and not self.quiet:
-            kernel[(programs,)](*tensors, **constants, num_warps=_WARPS, num_stages=_STAGES)
+            options = dict(num_warps=_WARPS, num_stages=_STAGES)
+            kernel[(programs,)](*tensors, **constants, **options)
 
     def lists(self, live, by_key):
         """For every block of queries, or of keys, the blocks of the others with any weight."""
@@ -796,16 +798,17 @@ def obstacle(tensors, order, prior, dropout_p, need_weights):
         )
     if query.dtype == torch.float64:
         return "it computes in float32, and query is torch.float64"
-    if torch._C._are_functorch_transforms_active():
+    traced = torch.compiler.is_compiling()  # then neither transforms nor values can be seen
+    if not traced and torch._C._are_functorch_transforms_active():
         return "it doesn't go through torch.func"
-    if any(unpack_dual(x).tangent is not None for x in tensors.values()):
+    if not traced and any(unpack_dual(x).tangent is not None for x in tensors.values()):
         return "it has no forward-mode derivative"
     widest = max(query.shape[-1], tensors["value"].shape[-1])
     if widest > _WIDEST:
         return f"it has room for {_WIDEST} features, got {widest}"
     if isinstance(order, torch.Tensor) and order.dim() > 1 and order.shape[-2] > 1:
         return f"it has one alpha per head at most, not one of shape {tuple(order.shape)}"
-    if not torch.compiler.is_compiling():
+    if not traced:
         steepest = float(torch.as_tensor(order).detach().max())
         if steepest > 2:
             return f"it solves for alpha up to 2, got {steepest}"

@@ -45,13 +45,15 @@ from ..one_sided import Aux, _check_inputs, _check_scale, _number, _order
 from ..priors import Causal, Window, fitting
 from ..regularizers import Shannon, Tsallis, member
 from ..simplex import _shift, check_floating, pullback, working
-from .blockwise import Once, Reach
+from .blockwise import Once, Reach, _by_key, _ends, _gather, _products
 
 LAYOUTS = ("contiguous", "zigzag")
 _COLUMNS = 512
 _TILE = {"cpu": 1 << 20, "cuda": 1 << 26}
 _KEPT = 256
+_GROUP = 8
 _ROUNDS = 50
+_CROWD = 0.12
 
 
 # ------------------------------------------------------------------ communication
@@ -351,6 +353,13 @@ class SoftMerge:
         self.zeta[:, :, here] = both
 
 
+def _exceeding(x, cut):
+    """Positions in the flattened `x` of what exceeds `cut`; on a CPU NumPy is faster at it."""
+    if x.device.type == "cpu":
+        return torch.from_numpy(np.flatnonzero(x.numpy() > cut.numpy()))
+    return (x > cut).view(-1).nonzero().squeeze(1)
+
+
 class SparseMerge:
     """What some queries remember for alpha > 1: a lower bound of zeta, and who may exceed it.
 
@@ -365,25 +374,34 @@ class SparseMerge:
 
     def add(self, theta):
         """Merge the scores (rows, c) of one more tile."""
-        top = theta.amax(-1, keepdim=True)
+        whole = theta.shape[1] // _GROUP
+        groups = theta[:, : _GROUP * whole].unflatten(1, (_GROUP, whole))
+        # Of each group the largest, and who is in none: any scores give a lower bound.
+        some = torch.cat([groups.amax(1), theta[:, _GROUP * whole :]], 1)
         if self.kept is None:
-            self.zeta = torch.maximum(self.zeta, top)  # a bound still, for zeta >= max
+            self._raise(some.amax(-1))  # a bound still, for zeta >= max
             return
-        kept = torch.cat([self.kept, self._above(theta, torch.maximum(self.zeta, top))], 1)
-        _, zeta = _newton.solve(kept, self.alpha)
-        self.zeta = torch.maximum(self.zeta, zeta.unsqueeze(-1))
-        kept = self._above(kept, self.zeta)
+        self._raise(_newton.solve(torch.cat([self.kept, some], 1), self.alpha)[1])
+        kept = self._above(torch.cat([self.kept, self._above(theta)], 1))
         self.kept = kept if kept.shape[1] <= self.most else None
 
-    def _above(self, theta, bound):
-        """The scores that may have weight if zeta is at least `bound`, padded with -inf."""
-        a = self.alpha - 1
+    def finish(self):
+        """Make the bound the soft maximum, if all that matter are kept."""
+        if self.kept is not None:
+            self._raise(_newton.solve(self.kept, self.alpha)[1])
+        return self
+
+    def _raise(self, zeta):
+        self.zeta = torch.maximum(self.zeta, zeta.unsqueeze(-1))
+
+    def _above(self, theta):
+        """The scores that may have weight, padded with -inf."""
+        a, bound = self.alpha - 1, self.zeta
         reach = 1 / a.clamp_min(1e-30) if isinstance(a, torch.Tensor) else 1 / a
         slack = 8 * torch.finfo(theta.dtype).eps * (bound.abs() + reach)
         cut = bound - reach - slack
         # A row without any key so far has a bound of -inf and excludes nothing but -inf.
-        above = (theta > torch.where(cut.isnan(), -math.inf, cut)).view(-1)
-        flat = above.nonzero().squeeze(1)
+        flat = _exceeding(theta, torch.where(cut.isnan(), -math.inf, cut))
         row = flat // max(1, theta.shape[1])
         count = torch.bincount(row, minlength=len(theta))
         place = torch.arange(len(flat), device=flat.device) - (count.cumsum(0) - count)[row]
@@ -452,6 +470,34 @@ def weights_at(theta, zeta, alpha, power):
     return p, p / (1 + t).clamp_min(torch.finfo(t.dtype).tiny)
 
 
+class Pairs(NamedTuple):
+    """The weights of a tile that aren't zero, row by row; rows and keys through all heads."""
+
+    ends: torch.Tensor
+    row: torch.Tensor
+    key: torch.Tensor
+    p: torch.Tensor
+    u: torch.Tensor
+
+    @classmethod
+    def of(cls, theta, zeta, alpha):
+        """Weights and responses as `weights_at` gives them, or None where these aren't few."""
+        n, groups, r, c = theta.shape
+        rows, a = theta.view(-1, c), alpha - 1
+        zeta = torch.where(zeta == -math.inf, 0.0, zeta).reshape(-1, 1)
+        # A little low, so that rounding of the weight alone decides what is zero.
+        cut = zeta - 1 / a - 8 * torch.finfo(theta.dtype).eps * (zeta.abs() + 1 / a)
+        flat = _exceeding(rows, cut)
+        if len(flat) > _CROWD * rows.numel():
+            return None
+        row = torch.div(flat, c, rounding_mode="floor")
+        gap = rows.view(-1).index_select(0, flat) - zeta.view(-1).index_select(0, row)
+        p, u = _newton.power(gap.mul_(a).add_(1).clamp_min_(0), 1 / a)
+        head = torch.div(row, groups * r, rounding_mode="floor")
+        ends = _ends(torch.bincount(row, minlength=len(rows)))
+        return cls(ends, row, (flat - (row - head) * c).int(), p, u)
+
+
 class _Call(NamedTuple):
     """One call of `ring_attention`, as every rank knows it."""
 
@@ -486,6 +532,11 @@ class _Call(NamedTuple):
 
     def power(self):
         return not isinstance(self.alpha, torch.Tensor) and _newton.NEAR <= self.alpha <= 2
+
+    def pairs(self, theta, zeta):
+        """`Pairs` of a tile, or None where whole matrices are the faster way."""
+        fits = self.power() and theta.device.type == "cpu"
+        return Pairs.of(theta, zeta, self.alpha) if fits else None
 
 
 def _tiles(call, scores, q, k, owner, pieces):
@@ -548,7 +599,7 @@ def _bounds(call, q, k):
             states[number].add(theta.view(-1, theta.shape[-1]))
     zeta = q.new_full(q.shape[:3], -math.inf)
     for rows, state in zip(pieces, states):
-        zeta[:, :, rows.here] = state.zeta.view(*q.shape[:2], len(rows.at))
+        zeta[:, :, rows.here] = state.finish().zeta.view(*q.shape[:2], len(rows.at))
     return zeta, [rows for rows, state in zip(pieces, states) if state.kept is None]
 
 
@@ -598,6 +649,12 @@ def _sparse_forward(call, q, kv, d, backward):
             here = rows.here
             theta = call.scores.tile(q, block[..., :d], rows, keys)
             v = block[:, keys.here, d:]
+            pairs = call.pairs(theta, zeta[:, :, here])
+            if pairs is not None:
+                _add_pairs(out, mass, here, pairs, pairs.p, v)
+                if backward:
+                    _add_pairs(mean, answer, here, pairs, pairs.u, v)
+                continue
             p, u = weights_at(theta, zeta[:, :, here], call.order(), call.power())
             out[:, :, here] += _times(p, v)
             mass[:, :, here] += p.sum(-1)
@@ -608,6 +665,15 @@ def _sparse_forward(call, q, kv, d, backward):
     if backward:
         mean /= torch.where(answer == 0, 1.0, answer).unsqueeze(-1)
     return out, zeta, mean, answer
+
+
+def _add_pairs(sums, mass, here, pairs, weight, v):
+    """Add a tile's weights times values, and the weights themselves, to the rows `here`."""
+    table = torch.cat([v, v.new_ones(*v.shape[:2], 1)], -1).flatten(0, 1)
+    both = _gather(weight, pairs.ends, pairs.key, table)
+    both = both.view(*mass[:, :, here].shape, -1)
+    sums[:, :, here] += both[..., :-1]
+    mass[:, :, here] += both[..., -1]
 
 
 class _RingAttention(torch.autograd.Function):
@@ -724,6 +790,10 @@ class _Gradients:
                 bias = scores.bias(rows, keys, q)
         theta = scores.tile(q, k, rows, keys, None if bias is None else bias.detach())
         zeta, upstream = self.zeta[:, :, here], self.upstream[:, :, here]
+        if bias is None and self.grad_alpha is None:
+            pairs = call.pairs(theta, zeta)
+            if pairs is not None:
+                return self._pairs(grad, k, v, rows, keys, pairs)
         if _is_softmax(call.alpha):
             p = theta.sub_(torch.where(zeta == -math.inf, 0.0, zeta).unsqueeze(-1)).exp_()
             u = p
@@ -746,6 +816,24 @@ class _Gradients:
             for total, part in zip(self.grad_tensors, parts):
                 if part is not None:
                     total += part
+
+
+    def _pairs(self, grad, k, v, rows, keys, pairs):
+        """As `_tile`, from the weights that aren't zero."""
+        scale, here, d = self.scores.scale, rows.here, self.d
+        q, upstream = (x[:, :, here].flatten(0, 2) for x in (self.q, self.upstream))
+        k, v = (x[:, keys.here].flatten(0, 1) for x in (k, v))
+        inner = _products(upstream, v, pairs.ends, pairs.key)
+        centre = self.centre[:, :, here].reshape(-1).index_select(0, pairs.row)
+        grad_theta = pairs.u * (inner - centre)
+        grad_q = _gather(grad_theta, pairs.ends, pairs.key, k)
+        self.grad_q[:, :, here] += grad_q.view(self.q[:, :, here].shape) * scale
+        ends, row, place = _by_key(pairs.ends, pairs.key, len(k))
+        part = grad[:, keys.here]
+        grad_k = _gather(grad_theta.index_select(0, place), ends, row, q)
+        part[..., :d] += grad_k.view(*part.shape[:2], d) * scale
+        grad_v = _gather(pairs.p.index_select(0, place), ends, row, upstream)
+        part[..., d:] += grad_v.view(*part.shape[:2], -1)
 
 
 # ------------------------------------------------------------------ the function
