@@ -30,15 +30,21 @@ MEMORY = {1.5: (300, 160), 2.0: (200, 110)}
 PEAK = """
 import re, sys, torch
 from eotcourse import LogPrior, Shannon, Tsallis, attention
-n, heads, rule = int(sys.argv[1]), int(sys.argv[2]), eval(sys.argv[3])
+n, heads, warm = map(int, sys.argv[1:4])
 torch.set_num_threads(1)
-tensors = [torch.randn(1, heads, n, 64, requires_grad=True) for _ in range(3)]
-upstream = torch.randn(1, heads, n, 64)
+def make(n):
+    inputs = [torch.randn(1, heads, n, 64, requires_grad=True) for _ in range(3)]
+    return inputs, torch.randn(1, heads, n, 64), eval(sys.argv[4])
+def run(inputs, upstream, rule):
+    attention(*inputs, regularizer=rule).backward(upstream)
 def status(what):
     return int(re.search(what + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+if warm:
+    run(*make(warm))
+problem = make(n)
 open("/proc/self/clear_refs", "w").write("5")
 before = status("VmRSS")
-attention(*tensors, regularizer=rule).backward(upstream)
+run(*problem)
 print(status("VmHWM") - before)
 """
 
@@ -135,9 +141,12 @@ def times_package(repeats):
     return judge(rows, medians(maps, min(repeats, 3), "C10"))
 
 
-def peak(n, heads, rule):
-    """Peak growth of a fresh process over both passes, in MiB."""
-    command = [sys.executable, "-c", PEAK, str(n), str(heads), rule]
+def peak(n, heads, rule, warm=0):
+    """Peak growth of a fresh process over both passes, in MiB.
+
+    Its first call has the length `warm`, if given: what that loads isn't counted then.
+    """
+    command = [sys.executable, "-c", PEAK, str(n), str(heads), str(warm), rule]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -189,6 +198,27 @@ def alibi(repeats):
     ], seconds)  # fmt: skip
 
 
+def windows(repeats):
+    """Causal ALiBi, forward: its heads' windows are cut before any score in them is formed."""
+    rules = {"softmax": (Shannon, (0.65, 0.35)), "alpha 1.5": (partial(Tsallis, 1.5), (0.45, 0.22))}
+    seconds, rows = {}, []
+    for n in (4096, 8192):
+        problem = Problem(n)
+        maps = {f"fused {n}": problem.forward(partial(sdpa, is_causal=True))}
+        for name, (rule, _) in rules.items():
+            regularizer = rule(prior=ALiBi(alibi_slopes(HEADS)))
+            maps[f"{name} {n}"] = problem.forward(
+                partial(attention, is_causal=True, regularizer=regularizer)
+            )
+        seconds |= medians(maps, min(repeats, 5), f"C13 n={n}")
+    for name, (_, goals) in rules.items():
+        what = f"causal ALiBi {name}, forward: "
+        long, short = f"{name} 8192", f"{name} 4096"
+        rows.append(Row("C13", f"n=8192 {what}times SDPA", long, "fused 8192", False, *goals))
+        rows.append(Row("C13", f"{what}time at 8192 / 4096", long, short, False, 2.6, 2.1))
+    return judge(rows, seconds)
+
+
 def prior(repeats):
     """A prior over keys, fixed and learned."""
     problem = Problem(2048)
@@ -211,8 +241,8 @@ def prior(repeats):
         Row("C14", "n=2048 learned prior, eight heads: MiB", "MiB", "1", False, 60, 42),
     ]  # fmt: skip
     found = medians(maps, repeats, "C14")
-    rule = f"Shannon(LogPrior(torch.nn.Parameter(torch.zeros({problem.n}))))"
-    return judge(rows, {**found, "MiB": peak(problem.n, HEADS, rule), "1": 1.0})
+    rule = "Shannon(LogPrior(torch.nn.Parameter(torch.zeros(n))))"
+    return judge(rows, {**found, "MiB": peak(problem.n, HEADS, rule, warm=512), "1": 1.0})
 
 
 def against_flex(repeats):
@@ -279,6 +309,7 @@ STEPS = {
     "C11": memory,
     "C12": alibi,
     "C12 flex": against_flex,
+    "C13": windows,
     "C14": prior,
     "C16": threads,
 }
