@@ -115,11 +115,11 @@ CASES = {
         lambda: Tsallis(torch.nn.Parameter(torch.tensor(1.0))), {}, dict(aux=False)
     ),
 }
-# How the engine is cut: as it is; into tiny tiles; and remembering so little that Newton's sums
-# go round the ring.
+# How the engine is cut: as it is; into tiny tiles, of which only what has weight is computed; and
+# remembering so little that Newton's sums go round the ring.
 CUTS = {
     "whole": {},
-    "tiles": dict(_COLUMNS=5, _TILE={"cpu": 1, "cuda": 1}),
+    "tiles": dict(_COLUMNS=5, _TILE={"cpu": 1, "cuda": 1}, _CROWD=1.0),
     "newton": dict(_KEPT=3),
 }
 SIZES = (2, 3)
@@ -356,6 +356,7 @@ def largest_tensor(circle):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             result = function(*args, **(kwargs or {}))
             found = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor)]
+            found = [x for x in found if x.layout == torch.strided]  # a sparse one is made of such
             Sizes.most = max([Sizes.most, *(x.untyped_storage().nbytes() for x in found)])
             return result
 
