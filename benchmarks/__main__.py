@@ -1,9 +1,9 @@
 """All benchmarks that need no GPU, one after the other.
 
-    python -m benchmarks                             about an hour; writes book/data/benchmarks.json
-    python -m benchmarks --resume                    the rest of a run that was interrupted
-    python -m benchmarks --only scaling,attention/C8 some parts, or some steps of a part
-    python -m benchmarks --quick --out X.json        a minute; the same table with meaningless numbers
+    python -m benchmarks                              an hour; writes book/data/benchmarks.json
+    python -m benchmarks --resume                     the rest of a run that was interrupted
+    python -m benchmarks --only scaling,attention/C8  some parts, or some steps of a part
+    python -m benchmarks --quick --out X.json         a minute; a table with meaningless numbers
 
 The file is written anew after every step; beside it, in the end, a table (.txt) and a plot of time
 and memory against the length (.png, if matplotlib is installed). They say which machine they are
@@ -30,7 +30,7 @@ QUICK_SHRINK = 64
 
 
 def cpu():
-    """The processor's name; where it is hidden, as in virtual machines, family and model as well."""
+    """The processor's name, and family and model, since virtual machines hide the name."""
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -114,7 +114,8 @@ def run(steps, record, path, repeats):
         at = clock(time.monotonic() - begin)
         print(f"[{i}/{len(steps)}] {known}, {at} so far", file=sys.stderr, flush=True)
         found = step(repeats)
-        kind = "rows" if part != "scaling" else "density" if name.startswith("density") else "scaling"
+        of_scaling = "density" if name.startswith("density") else "scaling"
+        kind = of_scaling if part == "scaling" else "rows"
         record[kind] += found
         record["done"].append(known)
         write(path, record)

@@ -21,7 +21,7 @@ from eotcourse import ALiBi, Shannon, Tsallis, alibi_slopes, attention
 from eotcourse.engine import blockwise
 
 from .attention import HEADS, Problem, by_package, tsallis
-from .harness import medians, shrunk
+from .harness import medians
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 
