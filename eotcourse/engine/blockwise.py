@@ -35,7 +35,7 @@ _LEAST_PART = 64
 _LEAST_ROWS = 192
 _FUSED_ROWS = 256
 _FUSED_SPAN = 16.0
-_NEAR = 32
+_NEAR = 16
 _SHORT = 64
 _DENSEST = 0.06
 _LONGEST = 512
@@ -934,7 +934,8 @@ def distances(q, k, v, call, alpha, trained):
     if trained or not bool(v.isfinite().all()):
         excess.masked_fill_(alpha == 1, math.inf)
     least = excess / slope
-    heads = torch.nonzero((least > 0) & (least < k.shape[1])).flatten().tolist()
+    # A longer window saves less than it costs to find.
+    heads = torch.nonzero((least > 0) & (2 * least < k.shape[1])).flatten().tolist()
     bias = _bias_of_keys(call.terms, k) if heads else None
     if bias is None:
         return None
@@ -977,7 +978,7 @@ def _farthest(q, k, bias, slope, excess, call):
     rounding = (q.shape[1] + 8) * torch.finfo(q.dtype).eps
     slack = rounding * (size + above.abs() + near.abs() + excess)
     t = torch.floor((size + above - near + excess + slack).double() / slope)
-    return torch.where(t < len(k), t, math.inf)
+    return t if float(t.min()) * 2 < len(k) else torch.full_like(t, math.inf)
 
 
 def _near_top(q, k, bias, slope, reach):
