@@ -1,5 +1,6 @@
 """Attention over a ring of processes equals attention in one process, forward and backward."""
 
+import contextlib
 import functools
 import itertools
 import math
@@ -614,6 +615,34 @@ def test_no_tensor_has_the_size_of_all_pairs(ranks):
 
 def test_a_process_outside_the_group_is_refused(folder):
     assert torch.load(folder / "outside") == "this process is not in the group"
+
+
+class Alone(Ring):
+    """A ring of this process, without a process group."""
+
+    def __init__(self):
+        self.rank, self.size, self.sent = 0, 1, 0
+
+    def numbers(self, mine):
+        return [mine]
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_every_tensor_stays_on_the_device_of_the_shards(monkeypatch, alpha):
+    """Tensors without data stand for those of a card: what mixes devices, or reads them as NumPy
+    does, fails. What asks for numbers, the first round for alpha > 1, is left out."""
+    monkeypatch.setattr(ring, "_bounds", lambda call, q, k: (torch.zeros_like(q[..., 0]), []))
+    # It knows no such device.
+    monkeypatch.setattr(torch, "autocast", lambda *args, **kwargs: contextlib.nullcontext())
+    q, k, v = (torch.empty(2, h, 12, 4, device="meta", requires_grad=True) for h in (4, 2, 2))
+    prior = ALiBi(torch.nn.Parameter(torch.empty(4, device="meta")))
+    out, aux = ring_attention(
+        q, k, v, is_causal=True, enable_gqa=True, group=Alone(), layout="zigzag",
+        regularizer=Tsallis(alpha, prior + Window(5, 5)), return_aux=True,
+    )
+    (out.sum() + aux.threshold.sum()).backward()
+    everything = out, aux.threshold, q.grad, k.grad, v.grad, prior.slopes.grad
+    assert {x.device.type for x in everything} == {"meta"}
 
 
 def test_without_a_process_group():
