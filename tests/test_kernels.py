@@ -6,6 +6,7 @@ TRITON_INTERPRET=1 pytest -o python_functions="interpreted_*" tests/test_kernels
 """
 
 import importlib.util
+import json
 import math
 import os
 import subprocess
@@ -29,6 +30,7 @@ from eotcourse import (
 )
 from eotcourse.engine import kernels
 from eotcourse.priors import Prior
+from conftest import ROOT
 from test_simplex import rand
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -305,7 +307,7 @@ def interpreted_changing_an_input_before_the_backward_pass_is_noticed():
 
 
 def interpreted_goes_through_compile(small_blocks):
-    q, k, v = (rand(2, 17, 8, seed=i, dtype=torch.float32, grad=True) for i in range(3))
+    q, k, v = (rand(2, 5, 8, seed=i, dtype=torch.float32, grad=True) for i in range(3))
     regularizer = Tsallis(orders(1.2, 1.8), ALiBi(slopes()))
     parameters = (q, k, v, *regularizer.parameters())
 
@@ -380,6 +382,37 @@ def interpreted_operators_are_what_they_say():
     torch.library.opcheck(kernels._backward, arguments, test_utils=checks)
 
 
+def benchmark(monkeypatch, path, *arguments):
+    """Exit status and rows of benchmarks/gpu.py."""
+    monkeypatch.syspath_prepend(ROOT)
+    from benchmarks import gpu
+
+    status = gpu.main([*arguments, "--json", str(path)])
+    return status, [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def interpreted_benchmark_measures_all_of_its_plan(monkeypatch, tmp_path, small_blocks):
+    """With nothing wrong; and of planted blocks just those are live that were planted."""
+    status, rows = benchmark(monkeypatch, tmp_path / "rows", "--dry-run")
+    failed = [row for row in rows if "failed" in row]
+    assert all("does not support backward on CPU" in row["failed"] for row in failed), failed
+    assert status == 0 and rows[-1] == {**rows[-1], "wrong": 0, "finished": True}
+    assert {row["goal"] for row in rows} == {"what", "all", *(f"G{i}" for i in range(1, 9))}
+    assert not any("skipped" in row for row in rows)
+    live = {row["what"]: row["live"] for row in rows if row["goal"] == "G4"}
+    assert live == {"alpha 1.5, planted 1 of 10, n=32": 1 / 2, "alpha 1.5, planted 2 of 5, n=32": 3 / 4}
+
+
+def interpreted_benchmark_knows_what_is_wrong(monkeypatch, tmp_path, small_blocks):
+    """And begins nothing that its budget has no room for."""
+    dense = kernels.attend
+    monkeypatch.setattr(kernels, "attend", lambda *a: (1.01 * dense(*a)[0], None))
+    status, rows = benchmark(monkeypatch, tmp_path / "rows", "--dry-run", "--budget", "0")
+    checks = [row["right"] for row in rows if row["goal"] == "G8"]
+    assert status == 1 and rows[-1]["wrong"] == checks.count(False) > 0
+    assert [row.get("skipped", "")[:4] for row in rows[len(checks) + 1 : -1]] == ["part"] * 13
+
+
 @needs_triton
 @pytest.mark.skipif(INTERPRETED, reason="starts the interpreter itself")
 def test_in_the_interpreter():
@@ -442,6 +475,17 @@ def as_on_a_gpu(monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
     return target
+
+
+@needs_triton
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
+def test_the_benchmark_says_that_there_is_no_card(capsys, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(ROOT)
+    from benchmarks import gpu
+
+    assert gpu.main(["--json", str(tmp_path / "rows")]) == 2
+    assert "no CUDA card here; try --dry-run" in capsys.readouterr().err
+    assert not (tmp_path / "rows").exists()
 
 
 @needs_triton
@@ -520,7 +564,7 @@ def compiled(kernel, dtype, target, constants):
 def test_compiles_for_an_h100(name, dtype, as_on_a_gpu):
     """To machine code that fits: bfloat16 with a mask, float32 with all there is."""
     half = dtype == torch.bfloat16
-    d = 64 if half else 20
+    d = 64 if half else 10
     width = kernels._width(d)
     block_i, block_j = kernels._blocks(width, dtype)
     constants = dict(
