@@ -29,7 +29,7 @@ def printed():
     return result.stdout
 
 
-@pytest.mark.parametrize("name", ["README.md", "examples/ring.py"])
+@pytest.mark.parametrize("name", ["README.md", "examples/ring.py", "book/src/kernel/ring.md"])
 def test_the_guides_give_this_command(name):
     assert COMMAND in (ROOT / name).read_text(encoding="utf-8")
 
