@@ -46,7 +46,7 @@ class Sizes(NamedTuple):
 
 
 CARD = Sizes(65536, 16, 64, 2048, 8192, 32768, (517, 1037), 131072, 128)
-TOY = Sizes(32, 1, 16, 16, 32, 32, (17, 19), 32, 16)
+TOY = Sizes(16, 1, 16, 16, 16, 32, (5, 19), 16, 16)
 
 
 # ---------------------------------------------------------------- inputs
@@ -266,7 +266,7 @@ def check(run):
     Softmax in bfloat16 may be twice as far off as PyTorch's flash attention.
     """
     n, m = run.sizes.odd
-    for dtype, most in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
+    for dtype, most in ((torch.float32, 1e-5), (torch.bfloat16, 4e-2)):
         small = run.sizes._replace(tokens=m, heads=2)
         q, *_, upstream = independent(small, n, 2.0, dtype, run.device)
         _, k, v, _ = independent(small, m, 1.0, dtype, run.device)

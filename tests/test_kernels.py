@@ -5,6 +5,7 @@ collected by a second pytest only, which `test_in_the_interpreter` starts; to ru
 TRITON_INTERPRET=1 pytest -o python_functions="interpreted_*" tests/test_kernels.py
 """
 
+import importlib.metadata
 import importlib.util
 import json
 import math
@@ -34,8 +35,10 @@ from conftest import ROOT
 from test_simplex import rand
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+VERSION = importlib.metadata.version("triton") if importlib.util.find_spec("triton") else "0.0"
 needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="Triton is for Linux on x86-64 only"
+    tuple(map(int, VERSION.split(".")[:2])) < (3, 9),
+    reason=f"needs Triton 3.9 (for Linux on x86-64), there is {VERSION}",
 )
 
 
@@ -106,10 +109,11 @@ def some(*shape):
     return (rand(*shape, seed=5) > -0.3) & (torch.arange(shape[-2]) != 3)[:, None]
 
 
+# Reaches of 1 and 17 end one past the edge of a block of 16, and begin one before it.
 CASES = {
     "softmax": lambda: (Shannon(), dict(sizes=(37, 19))),
     "softmax, causal alibi from the end": lambda: (
-        Shannon(ALiBi(slopes())), dict(is_causal=True, causal_align="bottom_right")
+        Shannon(ALiBi(slopes())), dict(is_causal=True, causal_align="bottom_right", sizes=(20, 37))
     ),
     "softmax, causal from the end, more queries": lambda: (
         Shannon(Causal()), dict(sizes=(37, 18), causal_align="bottom_right")
@@ -124,9 +128,11 @@ CASES = {
     "softmax, term of queries": lambda: (
         Shannon(), dict(attn_mask=rand(1, 19, 1, seed=6), sizes=(19, 17), is_causal=True)
     ),
-    "softmax, learned prior, padding": lambda: (
-        Shannon(LogPrior(trained(rand(37, seed=9))) + Padding(rand(2, 37, seed=9) > -1)),
-        dict(shape=(2, 1)),
+    "softmax, window, learned prior, padding": lambda: (
+        Shannon(
+            LogPrior(trained(rand(37, seed=9))) + Padding(rand(2, 37, seed=9) > -1) + Window(1, 17)
+        ),
+        dict(shape=(2, 1), sizes=(30, 37)),
     ),
     "sparsemax, mask": lambda: (Tsallis(2.0), dict(attn_mask=some(19, 37))),
     "sparsemax, causal": lambda: (
@@ -138,7 +144,7 @@ CASES = {
     "entmax": lambda: (Tsallis(1.5), dict(sizes=(17, 50), scale=0.4, shape=(1, 1))),
     "entmax, equal scores": lambda: (Tsallis(1.5), dict(scale=0, sizes=(16, 33), shape=(1, 1))),
     "entmax, window and priors": lambda: (
-        Tsallis(1.5, ALiBi(slopes()) + Window(9, 12) + LogPrior(trained(rand(2, 1, 37, seed=9)))),
+        Tsallis(1.5, ALiBi(slopes()) + Window(1, 17) + LogPrior(trained(rand(2, 1, 37, seed=9)))),
         dict(sizes=(30, 37)),
     ),
     "entmax, groups of heads": lambda: (
@@ -382,35 +388,43 @@ def interpreted_operators_are_what_they_say():
     torch.library.opcheck(kernels._backward, arguments, test_utils=checks)
 
 
-def benchmark(monkeypatch, path, *arguments):
-    """Exit status and rows of benchmarks/gpu.py."""
+@pytest.fixture
+def benchmark(monkeypatch, tmp_path):
+    """benchmarks/gpu.py, and what runs it: exit status and rows."""
     monkeypatch.syspath_prepend(ROOT)
     from benchmarks import gpu
 
-    status = gpu.main([*arguments, "--json", str(path)])
-    return status, [json.loads(line) for line in path.read_text().splitlines()]
+    def run(*arguments):
+        path = tmp_path / "rows"
+        status = gpu.main([*arguments, "--json", str(path)])
+        return status, [json.loads(line) for line in path.read_text().splitlines()]
+
+    return gpu, run
 
 
-def interpreted_benchmark_measures_all_of_its_plan(monkeypatch, tmp_path, small_blocks):
+def interpreted_benchmark_measures_all_of_its_plan(benchmark, small_blocks):
     """With nothing wrong; and of planted blocks just those are live that were planted."""
-    status, rows = benchmark(monkeypatch, tmp_path / "rows", "--dry-run")
+    status, rows = benchmark[1]("--dry-run")
     failed = [row for row in rows if "failed" in row]
     assert all("does not support backward on CPU" in row["failed"] for row in failed), failed
     assert status == 0 and rows[-1] == {**rows[-1], "wrong": 0, "finished": True}
     assert {row["goal"] for row in rows} == {"what", "all", *(f"G{i}" for i in range(1, 9))}
     assert not any("skipped" in row for row in rows)
     live = {row["what"]: row["live"] for row in rows if row["goal"] == "G4"}
-    assert live == {"alpha 1.5, planted 1 of 10, n=32": 1 / 2, "alpha 1.5, planted 2 of 5, n=32": 3 / 4}
+    what = "alpha 1.5, planted {}, n=32"
+    assert live == {what.format("1 of 10"): 1 / 2, what.format("2 of 5"): 3 / 4}
 
 
-def interpreted_benchmark_knows_what_is_wrong(monkeypatch, tmp_path, small_blocks):
+def interpreted_benchmark_knows_what_is_wrong(benchmark, monkeypatch, small_blocks):
     """And begins nothing that its budget has no room for."""
-    dense = kernels.attend
-    monkeypatch.setattr(kernels, "attend", lambda *a: (1.01 * dense(*a)[0], None))
-    status, rows = benchmark(monkeypatch, tmp_path / "rows", "--dry-run", "--budget", "0")
-    checks = [row["right"] for row in rows if row["goal"] == "G8"]
-    assert status == 1 and rows[-1]["wrong"] == checks.count(False) > 0
-    assert [row.get("skipped", "")[:4] for row in rows[len(checks) + 1 : -1]] == ["part"] * 13
+    gpu, run = benchmark
+    monkeypatch.setattr(gpu, "problems", lambda *_: {"softmax": (Shannon(), False)})
+    right = kernels.attend
+    monkeypatch.setattr(kernels, "attend", lambda *a: (1.1 * right(*a)[0], None))
+    status, rows = run("--dry-run", "--budget", "0")
+    assert status == 1 and rows[-1]["wrong"] == 2
+    assert [row["right"] for row in rows[1:3]] == [False, False]
+    assert [row["skipped"][:4] for row in rows[3:-1]] == ["part"] * len(gpu.plan(gpu.TOY))
 
 
 @needs_triton
@@ -479,13 +493,9 @@ def as_on_a_gpu(monkeypatch, tmp_path):
 
 @needs_triton
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
-def test_the_benchmark_says_that_there_is_no_card(capsys, monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(ROOT)
-    from benchmarks import gpu
-
-    assert gpu.main(["--json", str(tmp_path / "rows")]) == 2
+def test_the_benchmark_says_that_there_is_no_card(benchmark, capsys):
+    assert benchmark[0].main([]) == 2
     assert "no CUDA card here; try --dry-run" in capsys.readouterr().err
-    assert not (tmp_path / "rows").exists()
 
 
 @needs_triton

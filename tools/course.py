@@ -329,9 +329,9 @@ def environment():
 
 
 def requirement_names(text):
-    """Names of the packages that requirements.txt lists."""
+    """Names of the packages that requirements.txt lists for every system."""
     lines = (x.split("#")[0].strip() for x in text.splitlines())
-    kept = [x for x in lines if x and not x.startswith("-")]
+    kept = [x for x in lines if x and not x.startswith("-") and ";" not in x]
     return [re.match(r"[A-Za-z0-9._-]+", x)[0].lower() for x in kept]
 
 

@@ -59,22 +59,10 @@ try:
 except ImportError:  # there is none for Windows, macOS and many processors
     triton = tl = constexpr = None
 
-if triton is None:
-    INTERPRETED = False
 
-    def _jit(function):
-        return function
-else:
-    INTERPRETED = triton.knobs.runtime.interpret
-    _jit = triton.jit
+def _jit(function):
+    return function if triton is None else triton.jit(function)
 
-if INTERPRETED:
-
-    def wrap_triton(kernel):
-        """What the interpreter runs is no kernel to `torch.library`."""
-        return kernel
-else:
-    from torch.library import wrap_triton
 
 _FAR = 1 << 30  # a reach without limit; lengths are shorter, and the sum of two fits into int32
 _WIDEST = 256
@@ -581,6 +569,17 @@ def _keys(
 
 
 # ---------------------------------------------------------------- operators
+
+
+INTERPRETED = triton is not None and not isinstance(_tile, triton.runtime.jit.JITFunction)
+
+if INTERPRETED:
+
+    def wrap_triton(kernel):
+        """What the interpreter runs is no kernel to `torch.library`."""
+        return kernel
+else:
+    from torch.library import wrap_triton
 
 
 _WARPS, _STAGES = 8, 2  # of a program; loads that are under way in its loops
