@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import nbformat
 import pytest
 from conftest import ROOT
 
@@ -165,3 +166,38 @@ def test_the_table_shows_every_row_and_the_exit_status_every_miss(quick):
     assert text.count("density ") == len(record["density"])
     assert done.returncode == any(r["verdict"] == "MISSED" for r in record["rows"])
     assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+# ---------------------------------------------------------------- the stored run
+
+STORED = json.loads(command.TABLE.read_text(encoding="utf-8"))
+
+
+def test_the_stored_run_says_how_it_was_made_and_is_complete():
+    made = STORED["made"]
+    assert made["command"] == "python -m benchmarks" and made["threads"] == 1
+    assert set(made) == {"command", "repeats", "threads", "date", *command.machine()}
+    assert len(STORED["done"]) == len(set(STORED["done"]))
+    assert {name.partition("/")[0] for name in STORED["done"]} == set(command.PARTS)
+    measured = {(p["way"], p["n"]) for p in STORED["scaling"]}
+    assert measured >= {(way, n) for way in scaling.WAYS for n in scaling.LENGTHS
+                        if n <= min(scaling.WAYS[way][0], 8192)}  # fmt: skip
+    assert {p["alpha"] for p in STORED["density"]} == set(scaling.DEVIATIONS)
+
+
+def test_the_page_shows_the_stored_run():
+    nb = nbformat.read(ROOT / "book" / "kernel" / "measured.ipynb", 4)
+    printed = "\n".join(o.get("text", "") for c in nb.cells for o in c.get("outputs", []))
+    for what, value in STORED["made"].items():
+        assert f"{what}: {value}\n" in printed
+    shown = [" ".join(text.split()) for text in printed.splitlines()]
+    for r in STORED["rows"]:
+        if "ranks" not in r:
+            what = r["what"].replace(", wall clock", "")
+            reached = "-" if r["reached"] is None else f"{r['reached']:.3g}"
+            mine = [text for text in shown if text.startswith(f"{what} {reached} ")]
+            assert mine and mine[0].endswith(f" {r['verdict'].lower()}"), what
+            assert r["note"] in printed
+    for p in STORED["density"]:
+        if p["alpha"] == 1.5:
+            assert f" {p['sparse']:.2f}" in printed

@@ -32,27 +32,26 @@ def scaling(points):
     -------
     matplotlib Figure
     """
-    fig, axes = plt.subplots(2, 2, figsize=(6.9, 6.6), sharex=True)
+    fig = plt.figure(figsize=(6.9, 7.6))
     lengths = sorted({p["n"] for p in points})
-    for way, (label, name, row) in _WAYS.items():
-        mine = sorted((p for p in points if p["way"] == way), key=lambda p: p["n"])
-        for ax, key in zip(axes[row], ("seconds", "mib")):
-            ax.plot(
-                [p["n"] for p in mine], [p[key] for p in mine], color=LIGHT[name],
-                linestyle=DASHES[name], marker=MARKERS.get(name, "v"), markersize=4,
-                linewidth=1.5, label=label,
-            )  # fmt: skip
-    for row, title in enumerate(("no bias", "causal ALiBi")):
-        for ax, what in zip(axes[row], ("CPU seconds", "peak in MiB")):
-            ax.set(xscale="log", yscale="log", title=f"{title}: {what}")
+    parts = fig.subfigures(2, 1, height_ratios=(1.07, 1))
+    for row, (part, title) in enumerate(zip(parts, ("no bias", "causal ALiBi"))):
+        axes = part.subplots(1, 2)
+        for ax, key, what in zip(axes, ("seconds", "mib"), ("CPU seconds", "peak in MiB")):
+            for way, (label, name, at) in _WAYS.items():
+                mine = sorted((p for p in points if p["way"] == way), key=lambda p: p["n"])
+                if at == row:
+                    ax.plot(
+                        [p["n"] for p in mine], [p[key] for p in mine], color=LIGHT[name],
+                        linestyle=DASHES[name], marker=MARKERS.get(name, "v"), markersize=4,
+                        linewidth=1.5, label=label,
+                    )  # fmt: skip
+            ax.set(xscale="log", yscale="log", title=f"{title}: {what}", xlabel="length n")
             ax.set_xticks(lengths, [str(n) for n in lengths], rotation=45)
             ax.xaxis.set_minor_locator(NullLocator())
             ax.grid(True, axis="y")
-        low, high = axes[row, 0].get_ylim()
-        axes[row, 0].set_ylim(low, high * (40 if row == 0 else 5))
-        axes[row, 0].legend(fontsize=9, loc="upper left")
-    for ax in axes[1]:
-        ax.set_xlabel("length n")
+        handles, names = axes[0].get_legend_handles_labels()
+        part.legend(handles, names, loc="outside lower center", ncols=3, fontsize=9)
     return fig
 
 

@@ -100,7 +100,7 @@ def dense_products(impl):
     blocks of rows too short to be screened: distance from the formula, in relative terms."""
     rng = np.random.default_rng(1)
     for i in range(60):
-        n, m, d = int(rng.integers(2, 50)), int(rng.integers(2, 120)), int(rng.choice([3, 8, 16]))
+        n, m, d = int(rng.integers(2, 50)), int(rng.integers(2, 90)), int(rng.choice([3, 8, 16]))
         alpha = (1.5, 2.0, 1.2)[i % 3]
         N, _, (one, _), (kept, _) = counted(n, m, d, alpha, 1.0, "dense", i)
         _, _, (again, _), (both, _) = counted(n, m, d, alpha, 1.0, "blockwise", i)
