@@ -18,7 +18,8 @@ maximum over some keys is a lower bound of that over all, so the largest one met
 keys for good; what a query remembers is the scores of the keys that aren't excluded, and once
 every block was met these are its support, which determines zeta. Where a query remembers too many
 (alpha close to 1, or scores close together), Newton's method takes its sums over the ring instead,
-from the same bound. A last round averages the values, now that every weight is known from zeta.
+from the same bound. A last round averages the values, now that every weight is known from zeta:
+those with weight alone where they are few, on a CPU.
 
 In the backward pass gradients of keys and values travel with them. For every alpha it is one
 round, since the average of the values under the responses u = p^(2-alpha) is already known: with
@@ -348,8 +349,7 @@ class SoftMerge:
         both = torch.logaddexp(self.zeta[:, :, here], zeta)
         finite = torch.where(both == -math.inf, 0.0, both)
         share, other = (self.zeta[:, :, here] - finite).exp(), (zeta - finite).exp()
-        old = self.out[:, :, here]
-        self.out[:, :, here] = torch.addcmul(old * share[..., None], out, other[..., None])
+        self.out[:, :, here].mul_(share[..., None]).addcmul_(out, other[..., None])
         self.zeta[:, :, here] = both
 
 
@@ -1114,6 +1114,9 @@ def ring_cost(
     - softmax multiplies and adds d + e times in the forward pass;
     - alpha > 1: 2 d + 2 e (twice scores, the values under p and under u), d per Newton round;
     - the backward pass: 3 d + 2 e.
+
+    For alpha > 1 this is the most: where few keys have weight, a CPU takes all products but those
+    for the scores over these alone.
 
     Parameters
     ----------
