@@ -99,36 +99,42 @@ def power(base, r):
     return upper, upper / positive
 
 
-def advance(y, kappa, r, dim):
-    """Sum of the weights at `kappa`, and Newton's step towards sum one."""
-    upper, lower = power((y - kappa).clamp_min_(0), r)
+def newton_step(base, r, dim):
+    """Newton's step of kappa towards sum one, from base = (y - kappa)_+; no step is downward.
+
+    At the root rounding would make one, and give weight to entries that have none.
+    """
+    upper, lower = power(base, r)
     mass = upper.sum(dim, keepdim=True)
-    return mass, (mass - mass ** (1 - 1 / r)) / lower.sum(dim, keepdim=True)
+    return ((mass - mass ** (1 - 1 / r)) / lower.sum(dim, keepdim=True)).clamp_min_(0)
 
 
 def climb(y, kappa, alpha, dim=-1):
-    """Root of sum (y - kappa)_+^r = 1 for alpha <= 2, from a lower bound; rows of `y` top at 0.
+    """Root kappa of sum (y - kappa)_+^r = 1 for alpha <= 2, from a lower bound; rows top at 0.
 
-    Also returns the last step, which the root didn't take: it is below its resolution, or, where
-    Newton's method doubles the digits with every step, leads to it.
+    `y` becomes the base (y - kappa)_+ of the weights.
     """
     r = 1 / (alpha - 1)
     eps = torch.finfo(y.dtype).eps
     most = alpha.max() if isinstance(alpha, torch.Tensor) else alpha
+    # Where Newton's method doubles the digits with every step, the one after a small step is exact.
     enough = 0.03 * math.sqrt(eps) if most <= 1.5 else 4 * eps
+    y.sub_(kappa).clamp_min_(0)
     for _ in range(_STEPS):
-        _, step = advance(y, kappa, r, dim)
-        if not bool((step > -enough * kappa).any()):
+        step = newton_step(y, r, dim)
+        y.sub_(step).clamp_min_(0)
+        moving = bool((step > -enough * kappa).any())
+        kappa = kappa + step
+        if not moving:
             break
-        kappa = kappa + step.clamp_min(0)  # a downward step is rounding at the root
-    return kappa, step
+    return kappa
 
 
 def _far(z, alpha):
     y = (alpha - 1) * z
-    kappa, step = climb(y, torch.full_like(y[:, :1], -1.0), alpha)
-    p, _ = power(((y - kappa) - step).clamp_min_(0), 1 / (alpha - 1))
-    return p / p.sum(-1, keepdim=True), (1 + (kappa + step)) / (alpha - 1)
+    kappa = climb(y, torch.full_like(y[:, :1], -1.0), alpha)
+    p, _ = power(y, 1 / (alpha - 1))
+    return p / p.sum(-1, keepdim=True), (1 + kappa) / (alpha - 1)
 
 
 def _steep(z, alpha):

@@ -153,9 +153,9 @@ def survivors(x, alpha, tau, screened, most, mean=math.inf):
         p, zeta = p.mT.reshape(-1), zeta.unsqueeze(-1)
     else:
         alpha = _columns(alpha)
-        kappa, last = _newton.climb(y, kappa.mT, alpha, 0)
-        p, _ = _newton.power(y.sub_(kappa).sub_(last).clamp_min_(0), 1 / (alpha - 1))
-        p, zeta = (p / p.sum(0)).view(-1), (1 + (kappa + last).mT) / a
+        kappa = _newton.climb(y, kappa.mT, alpha, 0)
+        p, _ = _newton.power(y, 1 / (alpha - 1))
+        p, zeta = (p / p.sum(0)).view(-1), (1 + kappa.mT) / a
     zeta = torch.where(empty, -math.inf, top / tau + zeta)
     return Support(flat, row, p.index_select(0, place), zeta)
 
@@ -177,6 +177,8 @@ def _bound(entries, top, alpha, tau):
         return (alpha - 1) * zeta.unsqueeze(-1) - 1
     kappa = torch.full_like(top.mT, -1.0)
     y = ((entries - top) * ((alpha - 1) / tau)).mT.contiguous()
+    base = y.add_(1).clamp_min_(0)
     for _ in range(3):
-        kappa = kappa + _newton.advance(y, kappa, _columns(1 / (alpha - 1)), 0)[1]
+        step = _newton.newton_step(base, _columns(1 / (alpha - 1)), 0)
+        base, kappa = base.sub_(step).clamp_min_(0), kappa + step
     return kappa.mT

@@ -33,8 +33,8 @@ _BLOCK = 1 << 22
 _PART = 1 << 19
 _LEAST_PART = 64
 _LEAST_ROWS = 192
-_FUSED_ROWS = 256
-_FUSED_SPAN = 16.0
+_FUSED_ROWS = 2048
+_FUSED_SPAN = 16
 _NEAR = 16
 _SHORT = 64
 _DENSEST = 0.06
@@ -463,11 +463,11 @@ def _solve(theta, alpha, screened):
     else:
         a = alpha - 1
         bound = torch.where(empty, -1.0, screened.kappa)
-        kappa, step = _newton.climb(z.mul_(a), bound, alpha)
-        p, _ = _newton.power(z.sub_(kappa).sub_(step).clamp_min_(0), 1 / a)
+        kappa = _newton.climb(z.mul_(a), bound, alpha)
+        p, _ = _newton.power(z, 1 / a)
         if bool(empty.any()):  # where Newton's steps make NaN
             p.masked_fill_(empty, 0)
-        mass, rest = p.sum(-1, keepdim=True), (1 + (kappa + step)) / a
+        mass, rest = p.sum(-1, keepdim=True), (1 + kappa) / a
     return p, mass.masked_fill_(empty, 1), Rows(top, rest.masked_fill_(empty, -math.inf))
 
 
@@ -586,9 +586,8 @@ class Fused:
         """Rows of a block: few enough for ALiBi to stay small between them."""
         steep = sum(abs(term.tensors[0][heads].detach()) for term in self.call.terms if term.linear)
         steep = float(torch.as_tensor(steep).max())
-        if not steep < math.inf:
-            return _FUSED_ROWS
-        return max(_FUSED_ROWS // 8, min(_FUSED_ROWS, int(_FUSED_SPAN / max(steep, 1e-9))))
+        most = _FUSED_SPAN / steep if 0 < steep < math.inf else math.inf
+        return int(max(1, _FUSED_ROWS // 64, min(_FUSED_ROWS, most)))
 
     def _pieces(self, block):
         """Keys that every query may attend to; keys from the diagonal on, with a causal mask."""
@@ -931,7 +930,7 @@ def distances(q, k, v, call, alpha, trained):
     if not isinstance(slope, torch.Tensor):
         return None
     excess = _excess(alpha, slope, q.dtype)
-    if trained or not bool(v.isfinite().all()):
+    if trained or not all(math.isfinite(x) for x in v.aminmax()):
         excess.masked_fill_(alpha == 1, math.inf)
     least = excess / slope
     # A longer window saves less than it costs to find.
@@ -971,7 +970,7 @@ def _farthest(q, k, bias, slope, excess, call):
     if not bool(attended.all()):  # what nobody attends to may be of any size
         k = torch.where(attended.unsqueeze(1), k, 0)
         bias = torch.where(attended, bias, -math.inf)
-    near = _near_top(q * call.scale, k, bias, slope, call.reach)
+    near = _near_top(q, k, bias, slope, call)
     size = k.norm(dim=-1).amax() * call.scale * q.norm(dim=-1)
     above = bias.amax()
     # What the rounding of the bounds and of the scores can add.
@@ -981,8 +980,9 @@ def _farthest(q, k, bias, slope, excess, call):
     return t if float(t.min()) * 2 < len(k) else torch.full_like(t, math.inf)
 
 
-def _near_top(q, k, bias, slope, reach):
+def _near_top(q, k, bias, slope, call):
     """The largest score of every query among keys beside it: -inf if it may attend to none."""
+    reach = call.reach
     rows, chunks = len(q), -(-len(q) // _NEAR)
     left, right = _NEAR - reach.first, chunks * _NEAR + reach.first - len(k)
     q = F.pad(q, (0, 0, 0, chunks * _NEAR - rows)).view(chunks, _NEAR, -1)
@@ -991,7 +991,8 @@ def _near_top(q, k, bias, slope, reach):
     lag = _lag(slice(0, _NEAR), slice(-_NEAR, _NEAR), 0)
     table = (-slope * lag.abs()).to(q.dtype)
     table.masked_fill_((lag < -reach.left) | (lag > reach.right), -math.inf)
-    return torch.bmm(q, k).add_(bias.unsqueeze(1)).add_(table).amax(-1).flatten()[:rows]
+    theta = torch.bmm(q, k).mul_(call.scale).add_(bias.unsqueeze(1)).add_(table)
+    return theta.amax(-1).flatten()[:rows]
 
 
 def apart(call, q, k, v, alpha, distance):
