@@ -35,6 +35,10 @@ From alpha = 1.2 on it is 0, and `rest` = kappa = a zeta - 1: p = (a theta - res
 doesn't cancel for small weights. Below it is 1, and `rest` = a zeta, with log(1 + x) for 1/a times
 the logarithm: this survives alpha = 1. All theta and zeta are relative to `top`, the row's maximum.
 
+Memory: the outputs, a few numbers per query, and for entmax v-bar, a byte per pair of blocks (for
+8192 pairs of query and key at the usual 128 x 64) and the lists of them, four times that.
+Masks and priors given as several tables are first made one, of the shape to which they broadcast.
+
 Sums of gradients over pairs run in a fixed order, but for a float mask or prior that has a row for
 every query: these are added atomically, in any order.
 
@@ -606,7 +610,6 @@ class _Launch:
         (z, q_len, d), (shared, k_len, e) = q.shape, v.shape
         block_i, block_j = _blocks(max(_width(d), _width(e)), q.dtype)
         self.shape = z, -(-q_len // block_i), -(-k_len // block_j)
-        self.shared = shared
         # What the interpreter runs can't be traced: there the operators are opaque instead.
         self.quiet = z == 0 or INTERPRETED and isinstance(q, FakeTensor)
         strides = (0, 0, 0, 0)
