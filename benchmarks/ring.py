@@ -6,8 +6,7 @@ each, on 127.0.0.1 with gloo. Two kinds of ratio: all ranks together over
 what the model predicts for it, which is the time of a ring of one process times the share of the
 operations that the model gives to the busiest rank. The goals are for processes that have a core
 each. More processes than cores take the caches from one another, which says nothing about
-machines; they are reported without a goal. Under a causal mask a ring costs as much as without one
-and has half of the work, so that twice the share is allowed for it.
+machines; they are reported without a goal.
 """
 
 import os
@@ -135,11 +134,8 @@ def measure(size, repeats):
         if peer:
             table |= {f"all: {what}": total, f"SDPA: {what}": peer}
             all_ = f"{what}: all ranks / SDPA"
-            # The same bytes and the same merges for half the operations.
-            extra = 2 if WAYS[name][1] else 1
-            must = None if crowded else 1 + 0.25 * extra
-            aim = 1 + 0.08 * extra
-            rows.append(Row("C15", all_, f"all: {what}", f"SDPA: {what}", False, must, aim))
+            must = None if crowded else 1.25
+            rows.append(Row("C15", all_, f"all: {what}", f"SDPA: {what}", False, must, 1.08))
             told.append(about)
     return [result | about for result, about in zip(judge(rows, table), told, strict=True)]
 

@@ -87,7 +87,9 @@ def power(base, r):
     """`base` >= 0 to the power r, and to the power r - 1 (0 where the base is 0)."""
     whole = isinstance(r, float) and round(r)
     if 1 <= whole <= 5 and abs(r - whole) < 1e-12:
-        lower = base.sign() if whole == 1 else base
+        if whole == 1:
+            return base, base.sign()
+        lower = base
         for _ in range(whole - 2):
             lower = lower * base
         return base * lower, lower

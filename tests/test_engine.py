@@ -229,7 +229,8 @@ def test_blocks_keep_their_support_when_it_is_sparse(monkeypatch, size, kept):
     taken = paths(monkeypatch)
     q, k, v = rand(64, 8) * size, rand(512, 8, seed=1), rand(512, 8, seed=2)
     attention(q, k, v, regularizer=Tsallis(1.5), backend="blockwise")
-    assert taken == {"kept": 4 * kept, "all": 12 * (not kept)}
+    # A look at a few rows and four blocks, or twelve pieces.
+    assert taken == {"kept": 5 * kept, "all": 12 * (not kept)}
 
 
 def test_lists_are_short_whatever_the_scores(monkeypatch):
@@ -244,7 +245,7 @@ def test_lists_are_short_whatever_the_scores(monkeypatch):
 
     monkeypatch.setattr(blockwise, "_keep", watched)
     group = torch.arange(1024) % 128
-    for full, lists in ((16, [None]), (2, [16.0])):
+    for full, length in ((16, None), (2, 16.0)):
         k = torch.where(group < full, 1.0, -5.0).double()[:, None]
         for backend in ("dense", "blockwise"):
             lengths.clear()
@@ -252,7 +253,7 @@ def test_lists_are_short_whatever_the_scores(monkeypatch):
                 torch.ones(7, 1).double(), k, k, regularizer=Tsallis(1.5), backend=backend
             )
             torch.testing.assert_close(out, torch.ones_like(out))
-        assert lengths == lists
+        assert set(lengths) == {length}
 
 
 def test_one_head_can_go_both_ways(monkeypatch):

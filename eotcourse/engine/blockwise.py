@@ -37,7 +37,7 @@ _FUSED_ROWS = 2048
 _FUSED_SPAN = 16
 _NEAR = 16
 _SHORT = 64
-_DENSEST = 0.06
+_DENSEST = 0.1
 _LONGEST = 512
 
 
@@ -328,10 +328,14 @@ class Call(NamedTuple):
 
 
 class Scores:
-    """The scaled scores of a call, one block in memory."""
+    """The scaled scores of a call, one block in memory.
 
-    def __init__(self, q, k, call):
+    `crowded` says of each run of heads whether its rows hardly have zeros.
+    """
+
+    def __init__(self, q, k, call, crowded=None):
         self.q, self.k, self.call = q, k, call
+        self.crowded = {} if crowded is None else crowded
         self._begin = next((term for term in call.terms if term.linear), None)
         self._others = [term for term in call.terms if term is not self._begin]
         self._memory = q.new_empty(0)
@@ -354,7 +358,20 @@ class Scores:
                 keys = self.call.keys(slice(start, stop), rows, k_len)
                 if keys.start < keys.stop:
                     group.append((start * q_len + i, Block(slice(start, stop), rows, keys)))
+            if start not in self.crowded:
+                self.crowded[start] = bool(group) and self._crowded(orders[start], group)
+            if self.crowded[start]:
+                group = [part[:2] for number, x in group for part in x.parts(number, q_len)]
             yield orders[start], group
+
+    def _crowded(self, order, group):
+        """Whether a few queries from the middle have many keys with weight."""
+        heads, rows, keys = group[len(group) // 2][1]
+        heads, rows = (slice(x.start, min(x.start + n, x.stop)) for x, n in ((heads, 1), (rows, 16)))
+        block = Block(heads, rows, keys)
+        memory = self.form(block)[1]
+        screened = _screen(memory, order)
+        return screened is None or _keep(memory, order, screened, block, self.k.shape[1]) is None
 
     def form(self, block):
         """The scores of a block, and the memory they are in: -inf up to a `MULTIPLE` of columns."""
@@ -712,7 +729,7 @@ class Attend(torch.autograd.Function):
                     p = drop(p, number).view(*part.shape())
                     out_here = torch.bmm(p, v[part.heads, part.keys]).flatten(0, 1).div_(mass)
                     put(part, out_here, left[number].zeta())
-        ctx.call, ctx.left = call, left
+        ctx.call, ctx.left, ctx.crowded = call, left, scores.crowded
         ctx.set_materialize_grads(False)
         # What a row of softmax leaves behind needs its output too.
         ctx.save_for_backward(q, k, v, alpha, zeta, out if ctx.fused else None, *tensors)
@@ -748,7 +765,7 @@ class _Backward:
         (
             self.q, self.k, self.v, self.alpha, self.zeta, self.out, *self.tensors
         ) = ctx.saved_tensors  # fmt: skip
-        self.call = ctx.call
+        self.call, self.crowded = ctx.call, ctx.crowded
         if grad_out is None:
             grad_out = self.v.new_zeros(*self.q.shape[:2], self.v.shape[2])
         self.grad_out, self.grad_zeta = grad_out.contiguous(), grad_zeta
@@ -776,7 +793,7 @@ class _Backward:
                 gradients = self.dq, self.dk, self.dv
                 fused.backward(left, self.out, self.grad_out, gradients, self.pulls)
                 orders = []
-        scores = Scores(self.q, self.k, self.call)
+        scores = Scores(self.q, self.k, self.call, self.crowded)
         for order, blocks in scores.blocks(orders):
             sparse = []
             for number, block in blocks:
