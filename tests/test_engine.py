@@ -506,6 +506,28 @@ def test_a_key_that_is_not_finite_reaches_every_query(alpha, value):
     assert torch.equal(found, wanted) and bool(found[0, 200:].any())
 
 
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_a_bias_that_is_not_a_number_reaches_every_query(alpha):
+    q, k, v = (rand(1, 900, 2, seed=i) for i in range(3))
+    mask = torch.zeros(900, dtype=q.dtype).index_fill_(0, torch.tensor(7), math.nan)
+    rule = Tsallis(alpha, ALiBi([2.0]))
+    out = attention(q, k, v, mask, regularizer=rule, backend="blockwise")
+    assert bool(out.isnan().all())
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_keys_whose_squares_underflow_have_length(alpha):
+    q, v = torch.ones(1, 300, 4), rand(1, 300, 2, dtype=torch.float32)
+    k = torch.zeros(1, 300, 4).index_fill_(1, torch.tensor(0), 1e-23)
+    assert k.norm() == 0
+    rule = Tsallis(alpha, ALiBi([1.0]))
+    found, wanted = (
+        attention(q, k, v, regularizer=rule, backend=x, scale=5e24)
+        for x in ("blockwise", "dense")
+    )
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
 def test_excluded_keys_change_no_window(windows, alpha):
     results = []

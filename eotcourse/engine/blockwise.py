@@ -981,14 +981,16 @@ def _bias_of_keys(terms, k):
 
 
 def _farthest(q, k, bias, slope, excess, call):
-    attended = bias > -math.inf
+    attended = bias != -math.inf  # NaN is nothing that a window could leave out
     keys = call.reach.keys(slice(0, len(q)), len(k))
     attended[: keys.start] = attended[keys.stop :] = False
     if not bool(attended.all()):  # what nobody attends to may be of any size
         k = torch.where(attended.unsqueeze(1), k, 0)
         bias = torch.where(attended, bias, -math.inf)
     near = _near_top(q, k, bias, slope, call)
-    size = k.norm(dim=-1).amax() * call.scale * q.norm(dim=-1)
+    # Squares of small numbers can underflow: by so much the true lengths may be longer.
+    least = math.sqrt(q.shape[1] * torch.finfo(q.dtype).tiny)
+    size = (k.norm(dim=-1).amax() + least) * call.scale * (q.norm(dim=-1) + least)
     above = bias.amax()
     # What the rounding of the bounds and of the scores can add.
     rounding = (q.shape[1] + 8) * torch.finfo(q.dtype).eps
