@@ -506,6 +506,18 @@ def test_a_key_that_is_not_finite_reaches_every_query(alpha, value):
     assert torch.equal(found, wanted) and bool(found[0, 200:].any())
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_slopes_that_are_no_powers_of_two_keep_their_digits(causal):
+    """In float32, against float64: hardly less exact than with all weights."""
+    tensors = [rand(1, 1000, 16, seed=i, dtype=torch.float32) for i in range(3)]
+    rule = Tsallis(2.0, ALiBi([3.3]))
+    wanted, dense, found = (
+        attention(*(x.to(dtype) for x in tensors), is_causal=causal, regularizer=rule, backend=name)
+        for dtype, name in zip((torch.float64, *[torch.float32] * 2), ("dense", "dense", "blockwise"))
+    )
+    assert (found - wanted).abs().max() < 2 * (dense - wanted).abs().max()
+
+
 @pytest.mark.parametrize("alpha", [1.0, 1.5])
 def test_a_bias_that_is_not_a_number_reaches_every_query(alpha):
     q, k, v = (rand(1, 900, 2, seed=i) for i in range(3))

@@ -215,20 +215,27 @@ class Linear:
         return _lag(block.rows, block.keys, self.first, like.dtype).abs_()
 
     def fill(self, theta, block, causal):
-        """Write the term, as m (j - i) before the diagonal: one pass, and no matrix of distances.
+        """Write the term, as m (j - i) before the diagonal: no matrix of distances.
 
-        Counted from the block, rounding doesn't grow with the length.
+        Products with a power of two are exact, as differences of positions are, and if they come
+        first, one pass is enough. Other slopes come last: m j and m i would be rounded by more
+        than m (j - i).
         """
         slopes = self.tensors[0][block.heads].to(theta.dtype)
         first = block.rows.start + self.first
         i, j = (
-            torch.arange(start, start + size, dtype=theta.dtype) * slopes.abs()
+            torch.arange(start, start + size, dtype=theta.dtype).expand(len(slopes), 1, -1)
             for start, size in zip((0, block.keys.start - first), block.shape()[1:])
         )
+        exact = bool((torch.frexp(slopes).mantissa.abs() == 0.5).all())
+        if exact:
+            i, j = i * slopes.abs(), j * slopes.abs()
         torch.sub(j, i.mT, out=theta)
         if not causal:
             theta[..., max(0, first - block.keys.start) :].abs_().neg_()
-        if bool((slopes < 0).any()):
+        if not exact:
+            theta.mul_(slopes)
+        elif bool((slopes < 0).any()):
             theta.mul_(slopes.sign())
 
     def add(self, theta, block):
