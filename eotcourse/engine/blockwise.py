@@ -337,7 +337,7 @@ class Call(NamedTuple):
 class Scores:
     """The scaled scores of a call, one block in memory.
 
-    `crowded` says of each run of heads whether its rows hardly have zeros.
+    `crowded` says of each run of heads whether it gets smaller blocks, as rows hardly have zeros.
     """
 
     def __init__(self, q, k, call, crowded=None):
@@ -365,11 +365,11 @@ class Scores:
                 keys = self.call.keys(slice(start, stop), rows, k_len)
                 if keys.start < keys.stop:
                     group.append((start * q_len + i, Block(slice(start, stop), rows, keys)))
+            parts = [part[:2] for number, x in group for part in x.parts(number, q_len)]
             if start not in self.crowded:
-                self.crowded[start] = bool(group) and self._crowded(orders[start], group)
-            if self.crowded[start]:
-                group = [part[:2] for number, x in group for part in x.parts(number, q_len)]
-            yield orders[start], group
+                several = len(parts) > len(group)
+                self.crowded[start] = several and self._crowded(orders[start], group)
+            yield orders[start], parts if self.crowded[start] else group
 
     def _crowded(self, order, group):
         """Whether a few queries from the middle have many keys with weight."""
