@@ -78,9 +78,9 @@ def left_over(deviations, curves):
         style = {"color": LIGHT[name], "linestyle": DASHES[name], "marker": MARKERS[name]}
         axes[0].plot(deviations, keys, markersize=4.5, **style)
         axes[1].plot(deviations, groups, markersize=4.5, label=label, **style)
-    axes[1].axhspan(1 / 3, 1.6, color="#eef1f5", zorder=0)
-    axes[1].text(
-        deviations[-1], 1, "too many to collect", ha="right", va="center", fontsize=9.5
+    axes[0].axhspan(0.1, 1.6, color="#eef1f5", zorder=0)
+    axes[0].text(
+        deviations[-1], 0.4, "too many for a list", ha="right", va="center", fontsize=9.5
     )
     for ax, title in zip(axes, ("keys with weight", "groups of 8 left"), strict=True):
         ax.set(xscale="log", yscale="log", title=title, xlabel="deviation of the scores")
