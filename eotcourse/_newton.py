@@ -106,25 +106,27 @@ def newton_step(base, r, dim):
 
     At the root rounding would make one, and give weight to entries that have none.
     """
+    if isinstance(r, float) and r == 2 and dim == -1:  # one pass where the norm is a fast one
+        norm = torch.linalg.vector_norm(base, dim=dim, keepdim=True)
+        return ((norm - 1) * norm / base.sum(dim, keepdim=True)).clamp_min_(0)
     upper, lower = power(base, r)
     mass = upper.sum(dim, keepdim=True)
     return ((mass - mass ** (1 - 1 / r)) / lower.sum(dim, keepdim=True)).clamp_min_(0)
 
 
-def climb(y, kappa, alpha, dim=-1):
+def climb(base, kappa, alpha, dim=-1):
     """Root kappa of sum (y - kappa)_+^r = 1 for alpha <= 2, from a lower bound; rows top at 0.
 
-    `y` becomes the base (y - kappa)_+ of the weights.
+    `base` is (y - kappa)_+ at the bound and becomes that of the root.
     """
     r = 1 / (alpha - 1)
-    eps = torch.finfo(y.dtype).eps
+    eps = torch.finfo(base.dtype).eps
     most = alpha.max() if isinstance(alpha, torch.Tensor) else alpha
     # Where Newton's method doubles the digits with every step, the one after a small step is exact.
     enough = 0.03 * math.sqrt(eps) if most <= 1.5 else 4 * eps
-    y.sub_(kappa).clamp_min_(0)
     for _ in range(_STEPS):
-        step = newton_step(y, r, dim)
-        y.sub_(step).clamp_min_(0)
+        step = newton_step(base, r, dim)
+        base.sub_(step).clamp_min_(0)
         moving = bool((step > -enough * kappa).any())
         kappa = kappa + step
         if not moving:
@@ -133,9 +135,9 @@ def climb(y, kappa, alpha, dim=-1):
 
 
 def _far(z, alpha):
-    y = (alpha - 1) * z
-    kappa = climb(y, torch.full_like(y[:, :1], -1.0), alpha)
-    p, _ = power(y, 1 / (alpha - 1))
+    base = ((alpha - 1) * z).add_(1).clamp_min_(0)
+    kappa = climb(base, torch.full_like(base[:, :1], -1.0), alpha)
+    p, _ = power(base, 1 / (alpha - 1))
     return p / p.sum(-1, keepdim=True), (1 + kappa) / (alpha - 1)
 
 

@@ -120,19 +120,22 @@ def survivors(x, alpha, tau, screened, most, mean=math.inf):
     m = n // _GROUP
     a = alpha - 1
     eps = torch.finfo(x.dtype).eps
-    # Rounding of the bound, and of its way back to the units of the scores.
+    # Rounding of the bound, and of its way back to the units of the scores. Comparing and listing
+    # is several times faster by NumPy.
     reach = tau / a
     cut = top + kappa * reach - 4 * eps * (top.abs() + 4 * reach)
-    group = _above(maxima, cut)
-    if len(group) > mean * r:  # each has one such entry at least
+    above = maxima.numpy() > cut.numpy()
+    if np.count_nonzero(above) > mean * r:  # each has one such entry at least
         return None
+    group = torch.from_numpy(np.flatnonzero(above))
     group_row = torch.div(group, m, rounding_mode="floor")
     # Places as short as they can be: reading them is most of what reading the entries costs.
     short = torch.int32 if x.numel() < 1 << 31 else torch.int64
     first = (group + group_row * (_GROUP - 1) * m).to(short)
     index = first.unsqueeze(1) + torch.arange(0, _GROUP * m, m, dtype=short)
     values = x.view(-1).index_select(0, index.view(-1))
-    keep = _above(values.view(-1, _GROUP), cut.index_select(0, group_row))
+    above = values.view(-1, _GROUP).numpy() > cut.index_select(0, group_row).numpy()
+    keep = torch.from_numpy(np.flatnonzero(above))
     if len(keep) > mean * r:
         return None
     row = group_row.index_select(0, torch.div(keep, _GROUP, rounding_mode="floor"))
@@ -153,16 +156,12 @@ def survivors(x, alpha, tau, screened, most, mean=math.inf):
         p, zeta = p.mT.reshape(-1), zeta.unsqueeze(-1)
     else:
         alpha = _columns(alpha)
-        kappa = _newton.climb(y, kappa.mT, alpha, 0)
-        p, _ = _newton.power(y, 1 / (alpha - 1))
+        base = y.sub_(kappa.mT).clamp_min_(0)
+        kappa = _newton.climb(base, kappa.mT, alpha, 0)
+        p, _ = _newton.power(base, 1 / (alpha - 1))
         p, zeta = (p / p.sum(0)).view(-1), (1 + kappa.mT) / a
     zeta = torch.where(empty, -math.inf, top / tau + zeta)
     return Support(flat, row, p.index_select(0, place), zeta)
-
-
-def _above(x, cut):
-    """Positions in the flattened `x` of what exceeds `cut`: several times faster by NumPy."""
-    return torch.from_numpy(np.flatnonzero(x.numpy() > cut.numpy()))
 
 
 def _columns(x):

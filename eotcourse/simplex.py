@@ -327,17 +327,18 @@ def _row_sums(x):
     return x.sum(-1, keepdim=True)
 
 
-def centred(u, x, total=0.0, row_sums=_row_sums):
+def centred(u, x, total=0.0, row_sums=_row_sums, out=None):
     """u (x - m) and m, with m such that every row sums to `total`.
 
-    `row_sums` gives every entry the sum over its row, in a shape that broadcasts.
+    `row_sums` gives every entry the sum over its row, in a shape that broadcasts. `out`, which may
+    be `x`, is where the first result goes; without it the results can be differentiated.
 
     >>> centred(torch.tensor([1.0, 3.0]), torch.tensor([4.0, 0.0]))
     (tensor([ 3., -3.]), tensor([1.]))
     """
     mass = row_sums(u)
     mean = (row_sums(u * x) - total) / torch.where(mass == 0, 1.0, mass)
-    return u * (x - mean), mean
+    return torch.mul(u, torch.sub(x, mean, out=out), out=out), mean
 
 
 def anchored(u, x, total=0.0):

@@ -487,8 +487,9 @@ def _solve(theta, alpha, screened):
     else:
         a = alpha - 1
         bound = torch.where(empty, -1.0, screened.kappa)
-        kappa = _newton.climb(z.mul_(a), bound, alpha)
-        p, _ = _newton.power(z, 1 / a)
+        base = torch.add(-bound, z, alpha=a, out=z).clamp_min_(0)
+        kappa = _newton.climb(base, bound, alpha)
+        p, _ = _newton.power(base, 1 / a)
         if bool(empty.any()):  # where Newton's steps make NaN
             p.masked_fill_(empty, 0)
         mass, rest = p.sum(-1, keepdim=True), (1 + kappa) / a
@@ -511,7 +512,7 @@ def _weights_of(theta, rows, alpha):
     if alpha < _newton.NEAR:
         p, t = _newton.near_weights(z.sub_(rest).clamp_min_(-2 / a), a)
         return p.masked_fill_(t <= -1, 0), None
-    return _newton.power(z.mul_(a).add_(1 - a * rest).clamp_min_(0), 1 / a)
+    return _newton.power(torch.add(1 - a * rest, z, alpha=a, out=z).clamp_min_(0), 1 / a)
 
 
 # ---------------------------------------------------------------- sums over kept pairs
@@ -598,7 +599,8 @@ class Fused:
         reach = self.call.reach
         whole = reach.right == math.inf or (reach.first == 0 and not self.biased)
         alike = [0] * heads if self.call.windows is None else range(heads)
-        for start, stop in _runs(alike, heads):
+        # Few heads at a time: copies of them, with that feature, are all that is added to memory.
+        for start, stop in _runs(alike, max(1, _PART // (q_len * self.width))):
             part = slice(start, stop)
             step = q_len if whole else self._rows(part)
             for i in range(0, q_len, step):
@@ -832,7 +834,7 @@ class _Backward:
             head = torch.arange(heads.start, heads.stop).repeat_interleave(rows.stop - rows.start)
             grad_theta = self._pull_rows(p, order, g, grad_zeta, head)
         else:
-            grad_theta, _ = centred(u, g, grad_zeta.unsqueeze(-1))
+            grad_theta, _ = centred(u, g, grad_zeta.unsqueeze(-1), out=g)
         grad_theta = grad_theta.view(*block.shape())
         scale = self.call.scale
         self.dq[heads, rows] = torch.bmm(grad_theta, self.k[heads, keys]).mul_(scale)
@@ -1044,7 +1046,7 @@ def apart(call, q, k, v, alpha, distance):
 
 def _width(far, k_len):
     """A window for heads that see at most so far, rounded up by a quarter at most; or 0."""
-    if not far * 8 <= k_len:
+    if not far * 5 <= k_len:
         return 0
     step = max(_SHORT // 4, 1 << max(0, int(far).bit_length() - 3))
     return max(1, -(-int(far) // step)) * step
