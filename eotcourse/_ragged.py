@@ -4,8 +4,8 @@ One fact does the work: the threshold kappa over a part of a row's entries is a 
 threshold over all of them, since the sum that defines it only gains terms. The maxima over groups
 of entries are such a part. They cost one pass over the scores, the bound excludes almost every
 group, and from there on only the entries that are left are touched, in the backward pass too.
-Screening by bounds of this kind is known from sparse attention (EntmaxKV, arXiv:2605.21649;
-AdaSplash-2, arXiv:2604.15180).
+Estimates of a threshold that select the keys to look at are known from sparse attention (EntmaxKV,
+arXiv:2605.21649; AdaSplash-2, arXiv:2604.15180).
 
 Shapes depend on the data here, which suits eager execution on a CPU; `eotcourse.simplex` takes
 the plain way everywhere else and where the support isn't sparse.

@@ -88,7 +88,9 @@ def attention(
     backend : {"auto", "dense", "blockwise", "triton"}
         "dense" forms all weights; it is the specification. "blockwise" needs memory linear in the
         lengths and gives the same results, to rounding, and first derivatives, for tensors on a
-        CPU, `Shannon`, and `Tsallis` with an alpha per head at most. "auto" takes it for such
+        CPU, `Shannon`, and `Tsallis` with an alpha per head at most (softmax with `ALiBi` leaves
+        out far keys that have together at most half a unit in the last place of a row's weight:
+        to rounding of the largest value, then). "auto" takes it for such
         problems from 2**18 pairs of query and key on, and else "dense": for `need_weights`,
         inside `torch.compile`, `torch.func` and `eotcourse.nn.record_advantages`, and
         for forward-mode derivatives. "triton" does the same on a GPU, in float32 and the half
