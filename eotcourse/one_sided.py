@@ -57,7 +57,8 @@ def attention(
               p = \mathrm{argmax}_{p \in \Delta} \; \langle s, p\rangle - \tau\,\Omega(p).
 
     With the default regulariser this is `torch.nn.functional.scaled_dot_product_attention`, whose
-    first eight arguments these are. All weights are formed: this is the specification.
+    first eight arguments these are. `backend` says whether all weights are formed at once, which is
+    the specification, or never.
 
     Parameters
     ----------

@@ -17,7 +17,8 @@ from torch import nn
 class Prior(nn.Module, abc.ABC):
     """The additive term of scaled scores, for any tile of queries and keys.
 
-    A subclass implements `bias`. Priors add: ``ALiBi(slopes) + Causal()`` is a prior, whose term
+    A subclass implements `bias`, which must give the same numbers whenever it is asked: attention by
+    blocks asks again in the backward pass. Priors add: ``ALiBi(slopes) + Causal()`` is a prior, whose term
     is the sum of the two.
     """
 

@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import eotcourse
 from eotcourse import (
@@ -583,6 +585,71 @@ class Hidden(Prior):
 
     def bias(self, q_positions, k_positions, head=None):
         return (k_positions[None, :] - q_positions[:, None]) * self.hidden[0]
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+@pytest.mark.parametrize("low", [-1e9, torch.finfo(torch.float32).min, 1e4])
+def test_a_bias_of_any_size_costs_no_digits(alpha, is_causal, low):
+    """All keys have it, or the first ones, and rows that see no others."""
+    for padded in (100, 30):
+        bias = torch.where(torch.arange(100) < padded, low, 0.0)
+        for prior in (LogPrior(bias), LogPrior(trained(bias))):
+            results = []
+            for backend in ("dense", "blockwise"):
+                q, k, v = (rand(100, 8, seed=i).float().requires_grad_() for i in range(3))
+                # The fused kernel gets it without what all keys have in common, and so no rounding.
+                left_out = backend == "dense" and alpha == 1 and padded == 100
+                out = attention(
+                    q, k, v, is_causal=is_causal, backend=backend,
+                    regularizer=Tsallis(alpha, None if left_out else prior),
+                )  # fmt: skip
+                grads = torch.autograd.grad(out, (q, k, v), rand(100, 8, seed=3).float())
+                results.append((out, *grads))
+            # Elsewhere scores of size 10^4 are rounded, before or after the bias is added.
+            tol = 2e-3 if low > 0 else 2e-5
+            torch.testing.assert_close(results[1][0], results[0][0], atol=tol, rtol=1e-4)
+            if low < 0:
+                torch.testing.assert_close(results[1], results[0], atol=2e-5, rtol=1e-4)
+
+
+class Largest(TorchDispatchMode):
+    """The numbers of the largest tensor that an operation gives."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for x in tree_leaves(result):
+            if isinstance(x, torch.Tensor) and x.layout == torch.strided:
+                self.numbers = max(self.numbers, x.untyped_storage().nbytes() // x.element_size())
+        return result
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.1, 1.5])
+@pytest.mark.parametrize("prior", ["slopes", "log-prior"])
+def test_no_matrix_of_all_pairs_in_either_pass(alpha, prior):
+    q, k, v = (rand(1, 2, 512, 4, seed=i, grad=True) for i in range(3))
+    prior = ALiBi(trained(slopes()[:2])) if prior == "slopes" else LogPrior(trained(rand(512)))
+    with Largest() as seen:
+        regularizer = Tsallis(alpha, prior)
+        out = attention(q, k, v, is_causal=True, regularizer=regularizer, backend="blockwise")
+        out.sum().backward()
+    assert 0 < seen.numbers < 512 * 512 / 4
+
+
+@pytest.mark.parametrize("sizes", [(0, 4, 40, 8), (2, 0, 40, 8), (2, 4, 0, 8), (2, 4, 40, 0)])
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_nothing_gives_nothing(alpha, sizes):
+    b, h, n, e = sizes
+    q, k, v = torch.randn(b, h, 40, 8), torch.randn(b, h, n, 8), torch.randn(b, h, n, e)
+    slope = torch.full((h,), 0.5)
+    results = [
+        attention(q, k, v, regularizer=Tsallis(alpha, ALiBi(slope)), backend=backend)
+        for backend in ("dense", "blockwise")
+    ]
+    torch.testing.assert_close(*results)
+
 
 
 def test_auto_takes_it_for_large_problems(calls):

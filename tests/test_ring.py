@@ -578,6 +578,20 @@ def test_positions_of_no_rank_and_no_layout():
         ring_cost(8, 2, heads=1, head_dim=1, layout="other")
 
 
+@pytest.mark.parametrize("name, value, part", [
+    ("n", -5, "n must be an integer from 0 on, got -5"),
+    ("n", 5.5, "n must be an integer from 0 on, got 5.5"),
+    ("ranks", 0, "ranks must be an integer from 1 on, got 0"),
+    ("kv_heads", 3, "4 heads of queries can't share 3"),
+    ("alpha", 0.5, "alpha must be at least 1 and finite, got 0.5"),
+    ("newton_rounds", -1, "newton_rounds must be an integer from 0 on, got -1"),
+])  # fmt: skip
+def test_the_cost_of_no_ring_is_refused(name, value, part):
+    arguments = dict(n=8, ranks=2, heads=4, head_dim=2) | {name: value}
+    with pytest.raises(ValueError, match=part):
+        ring_cost(**arguments)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_options_are_refused_before_anything_is_sent(ranks, name):
     kind, part, _ = REFUSED[name]
@@ -643,6 +657,22 @@ def test_every_tensor_stays_on_the_device_of_the_shards(monkeypatch, alpha):
     (out.sum() + aux.threshold.sum()).backward()
     everything = out, aux.threshold, q.grad, k.grad, v.grad, prior.slopes.grad
     assert {x.device.type for x in everything} == {"meta"}
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.1, 1.5, 2.0, 2.5])
+@pytest.mark.parametrize("kind", ["query", "key", "overflow"])
+def test_what_is_not_finite_is_not_hidden(alpha, kind):
+    q, k, v = torch.randn(3, 1, 2, 40, 8, generator=torch.Generator().manual_seed(0))
+    if kind == "overflow":  # in float64, for alpha above 2, it wouldn't
+        q[0, 0, 3], k[0, 0, 5] = 1e20, 1e20 if alpha <= 2 else math.inf
+    else:
+        (q if kind == "query" else k)[0, 0, 3, 0] = math.nan
+    ours, theirs = (
+        f(q, k, v, regularizer=Tsallis(alpha))
+        for f in (lambda *x, **y: ring_attention(*x, group=Alone(), **y), attention)
+    )
+    assert theirs.isnan().any() and not theirs.isnan().all()
+    torch.testing.assert_close(ours, theirs, equal_nan=True)
 
 
 def test_without_a_process_group():

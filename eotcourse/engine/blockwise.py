@@ -35,6 +35,7 @@ _LEAST_PART = 64
 _LEAST_ROWS = 192
 _FUSED_ROWS = 2048
 _FUSED_SPAN = 16
+_FUSED_RANGE = 32.0
 _NEAR = 16
 _SHORT = 64
 _DENSEST = 0.1
@@ -169,11 +170,17 @@ class Table:
             tile += upstream.sum_to_size(tile.shape)
 
     def of_keys(self, causal):
-        """Whether the term is a finite number per key."""
+        """Whether the term is a finite number per key, and no row sees only very low ones.
+
+        The kernel keeps one number for a row, which then has lost the digits of its scores.
+        """
         values = self.tensors[0]
         if values.dtype == torch.bool or (values.dim() > 1 and values.shape[-2] > 1):
             return False
-        return bool(values.isfinite().all())
+        low, high = values.detach().aminmax() if values.numel() else (values.new_zeros(()),) * 2
+        return math.isfinite(low) and math.isfinite(high) and (
+            not causal or float(high) - float(low) <= _FUSED_RANGE
+        )
 
     def bias_of_keys(self, dtype):
         """The term as numbers (*lead, k) or fewer, or None where it isn't the same in all rows."""
@@ -187,8 +194,12 @@ class Table:
         return values.to(dtype)
 
     def key_bias(self, block, centre):
+        """The term relative to its largest number here, and this, before they are rounded."""
         width = block.shape()[2]
-        return torch.cat([x.expand(1, width) for x in self._tiles(self.tensors[0], block)]), 0.0
+        tiles = self._tiles(self.tensors[0].double(), block)
+        bias = torch.cat([x.expand(1, width) for x in tiles])
+        top = bias.amax(-1, keepdim=True)
+        return bias - top, top
 
     def pull_keys(self, grads, grad_bias, block, centre):
         self.pull(grads, grad_bias.unsqueeze(1), block)
@@ -953,7 +964,7 @@ def distances(q, k, v, call, alpha, trained):
     numbers per key.
     """
     slope = sum(term.tensors[0].flatten().double() for term in call.terms if term.linear)
-    if not isinstance(slope, torch.Tensor):
+    if not isinstance(slope, torch.Tensor) or 0 in (q.numel(), k.numel(), v.numel()):
         return None
     excess = _excess(alpha, slope, q.dtype)
     if trained or not all(math.isfinite(x) for x in v.aminmax()):
@@ -1157,7 +1168,8 @@ def _term(prior, theta, lead, first):
     """What the scores `theta`, of which only the shape is read, get from a prior."""
     if isinstance(prior, ALiBi):
         slopes = prior.slopes[:, None, None]
-        slopes = fitting(slopes.expand(-1, *theta.shape[-2:]), theta.shape)[..., :1, :1]
+        fitting(slopes.expand(-1, *theta.shape[-2:]), theta.shape)
+        slopes = fitting(slopes, (*theta.shape[:-2], 1, 1))
         return Linear(slopes.expand(*lead, 1, 1).reshape(-1, 1, 1), first)
     if isinstance(prior, LogPrior | Padding):
         return Table(lead, bias_of_rows(prior, theta, first))

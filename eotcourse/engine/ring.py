@@ -378,6 +378,8 @@ class SparseMerge:
         groups = theta[:, : _GROUP * whole].unflatten(1, (_GROUP, whole))
         # Of each group the largest, and who is in none: any scores give a lower bound.
         some = torch.cat([groups.amax(1), theta[:, _GROUP * whole :]], 1)
+        # Comparisons lose NaN and +inf; what has met one has no soft maximum.
+        self._raise(torch.where(some.amax(-1) < math.inf, -math.inf, math.nan))
         if self.kept is None:
             self._raise(some.amax(-1))  # a bound still, for zeta >= max
             return
@@ -482,6 +484,8 @@ class Pairs(NamedTuple):
     @classmethod
     def of(cls, theta, zeta, alpha):
         """Weights and responses as `weights_at` gives them, or None where these aren't few."""
+        if bool(zeta.isnan().any()):  # a row of NaN, of which comparisons find nothing
+            return None
         n, groups, r, c = theta.shape
         rows, a = theta.view(-1, c), alpha - 1
         zeta = torch.where(zeta == -math.inf, 0.0, zeta).reshape(-1, 1)
@@ -920,6 +924,8 @@ def ring_attention(
     -----
     All ranks must call it, and must call backward if one does. Memory per rank is linear in its
     shard, whatever alpha; above alpha = 2 also in the number of keys a query gives weight to.
+    A row is remembered by one number, so that a bias of size B on all of its keys costs the digits
+    that eps B has, in gradients above all; `eotcourse.attention` has no such loss.
     Liu, Zaharia and Abbeel, "Ring attention with blockwise transformers for near-infinite
     context", arXiv:2310.01889; see the module for what is different for alpha > 1.
 
@@ -1144,7 +1150,7 @@ def ring_cost(
     Raises
     ------
     ValueError
-        For a layout that isn't known.
+        For a layout that isn't known, and for numbers of which there is no ring, by name.
 
     Examples
     --------
@@ -1156,6 +1162,15 @@ def ring_cost(
     _check_layout(layout)
     kv_heads = heads if kv_heads is None else kv_heads
     e = head_dim if value_dim is None else value_dim
+    least = dict(n=0, ranks=1, heads=1, kv_heads=1, head_dim=0, batch=0, itemsize=1, newton_rounds=0)
+    given = locals()
+    for name, low in least.items():
+        if not (isinstance(given[name], int) and given[name] >= low):
+            raise ValueError(f"{name} must be an integer from {low} on, got {given[name]}")
+    if heads % kv_heads:
+        raise ValueError(f"{heads} heads of queries can't share {kv_heads} heads of keys evenly")
+    if not 1 <= alpha < math.inf:
+        raise ValueError(f"alpha must be at least 1 and finite, got {alpha}")
     lengths = np.array(_split(n, ranks, layout))
     # A rank passes on every block but the one it receives last, its successor's.
     hops = int(n - lengths.min()) * batch * kv_heads
