@@ -34,6 +34,14 @@ exercise(
             lambda A, B, m, al: math.ceil((A - B + 1 / (al - 1)) * m) - 1,
             "A steeper head sees less far.",
         ),
+        "rounded down": (
+            lambda A, B, m, al: math.floor((A - B + 1 / (al - 1)) / m),
+            "That is right unless $T$ is whole.",
+        ),
+        "not rounded": (
+            lambda A, B, m, al: (A - B + 1 / (al - 1)) / m,
+            "Keys are at whole distances.",
+        ),
     },
 )
 

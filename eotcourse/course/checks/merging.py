@@ -25,6 +25,10 @@ exercise(
             "Your weights sum to one over the rows; which axis are the blocks?",
         ),
         "average": (lambda z, o: o.mean(0), "A block with better keys must count more."),
+        "shares of the soft maxima": (
+            lambda z, o: ((z / z.sum(0))[..., None] * o).sum(0),
+            "A soft maximum is the logarithm of a mass, and may be negative.",
+        ),
         "not normalised": (
             lambda z, o: (z.exp()[..., None] * o).sum(0),
             "The weights of the blocks must sum to one.",

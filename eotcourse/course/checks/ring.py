@@ -15,6 +15,7 @@ exercise(
         "other way": (lambda r, h, p: (r + h) % p, "Blocks go to the next rank; which one sends to you?"),
         "not round": (lambda r, h, p: r - h, "There is no rank with a negative number."),
         "own": (lambda r, h, p: r, "The queries stay; the keys move."),
+        "turned round": (lambda r, h, p: (h - r) % p, "Before the first hop everybody has its own."),
     },
 )
 
