@@ -701,6 +701,8 @@ def _far_from_overflow(a, b, reach):
     What no query may attend to isn't looked at.
     """
     b = b[:, reach.keys(slice(0, a.shape[1]), b.shape[1])]
+    if 0 in (a.numel(), b.numel()):
+        return True
     most = torch.finfo(a.dtype).max / 1e6
     return float(a.abs().amax()) * float(b.abs().amax()) * a.shape[2] < most
 
@@ -790,9 +792,10 @@ class _Backward:
             grad_out = self.v.new_zeros(*self.q.shape[:2], self.v.shape[2])
         self.grad_out, self.grad_zeta = grad_out.contiguous(), grad_zeta
         self.with_alpha = ctx.needs_input_grad[4]
-        self.dq, self.dk, self.dv, self.dalpha = (
-            torch.zeros_like(x) for x in (self.q, self.k, self.v, self.alpha)
-        )
+        self.dq, self.dalpha = torch.zeros_like(self.q), torch.zeros_like(self.alpha)
+        # Features first in memory: products that sum over queries are faster so.
+        self.dk, self.dv = (x.new_zeros(x.mT.shape).mT for x in (self.k, self.v))
+        self.finite = _far_from_overflow(self.grad_out, self.v, self.call.reach)
 
     def run(self, left, needed):
         """Gradients of q, k, v, alpha, and of those tensors of the terms that need one."""
@@ -808,7 +811,7 @@ class _Backward:
             begin = end
         orders = self.alpha.tolist()
         if self.out is not None and self.grad_zeta is None:
-            if _far_from_overflow(self.grad_out, self.v, self.call.reach):
+            if self.finite:
                 fused = Fused(self.q, self.k, self.v, self.call)
                 gradients = self.dq, self.dk, self.dv
                 fused.backward(left, self.out, self.grad_out, gradients, self.pulls)
@@ -837,7 +840,7 @@ class _Backward:
         if self.call.dropout.probability:
             factor = self.call.dropout.factor(p, number)
             g, dropped = g.mul_(factor), p * factor
-        if not bool(g.sum().isfinite()):
+        if not self.finite:
             g.masked_fill_(p == 0, 0)
         self.dv[heads, keys].baddbmm_(dropped.view(*block.shape()).mT, grad_out)
         grad_zeta = self._grad_zeta(block)
@@ -883,9 +886,10 @@ class _Backward:
         dq = self.dq[heads].flatten(0, 1)
         dq.index_copy_(0, query, _gather(ds, ends, key, k).mul_(scale))
         ends, other, place = _by_key(ends, key, len(k))
-        dk, dv = self.dk[heads].flatten(0, 1), self.dv[heads].flatten(0, 1)
-        dk.add_(_gather(ds.index_select(0, place), ends, other, q), alpha=scale)
-        dv.add_(_gather(dropped.index_select(0, place), ends, other, grad_out))
+        dk = _gather(ds.index_select(0, place), ends, other, q)
+        dv = _gather(dropped.index_select(0, place), ends, other, grad_out)
+        self.dk[heads].add_(dk.view_as(self.dk[heads]), alpha=scale)
+        self.dv[heads].add_(dv.view_as(self.dv[heads]))
         if self.pulls:
             self._pull_terms(blocks, ds, kept)
 
