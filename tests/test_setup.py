@@ -133,7 +133,7 @@ def test_torch_build(system, machine, card, index, taken_from):
     assert "torch comes" in sentence
     assert source is None or source in sentence
     small = system == "Darwin" or (source or "").endswith("/cpu")
-    assert (size <= 2) == (small and "/x" not in (source or ""))
+    assert (size <= 3.5) == (small and "/x" not in (source or ""))
 
 
 def test_intel_mac_is_told_before_anything_is_downloaded():
@@ -269,7 +269,7 @@ def test_size_is_said_before_installing(installer, capsys):
     installer.status, installer.lines = 1, ["nothing"]
     with pytest.raises(course.Stop):
         course.install()
-    assert re.search(r"CPU build.*\n.* 2 GB", capsys.readouterr().out)
+    assert re.search(r"CPU build.*\n.* 3\.5 GB", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def torch_plan(system, machine, card, index):
             "and run this again inside that conda environment."
         )
     if index:
-        size = 2.0 if index.rstrip("/").endswith("/cpu") else 6.5
+        size = 3.5 if index.rstrip("/").endswith("/cpu") else 6.5
         return f"torch comes from {index}", index, size
     if index == "":
         # On Linux that index has CUDA builds, elsewhere small ones.
@@ -162,7 +162,7 @@ def torch_plan(system, machine, card, index):
         return "torch comes in its macOS build (processor and Apple GPU)", None, 1.6
     if not card:
         sentence = f"no NVIDIA card found: torch comes in its CPU build, from {CPU_INDEX}"
-        return sentence, CPU_INDEX, 2.0
+        return sentence, CPU_INDEX, 3.5
     if system == "Windows":
         # On Windows pip's own index has CPU builds only.
         cuda = CPU_INDEX.replace("cpu", "cu126")
@@ -382,7 +382,7 @@ def install():
 
     torch = packages.get("torch") if new_enough(packages.get("torch")) else None
     if torch:
-        sentence, index, size = f"torch {torch} is here already and stays", None, 1.2
+        sentence, index, size = f"torch {torch} is here already and stays", None, 2.0
     else:
         plan = (platform.system(), platform.machine(), has_card(), index)
         sentence, index, size = torch_plan(*plan)
