@@ -792,9 +792,9 @@ class _Backward:
             grad_out = self.v.new_zeros(*self.q.shape[:2], self.v.shape[2])
         self.grad_out, self.grad_zeta = grad_out.contiguous(), grad_zeta
         self.with_alpha = ctx.needs_input_grad[4]
-        self.dq, self.dalpha = torch.zeros_like(self.q), torch.zeros_like(self.alpha)
-        # Features first in memory: products that sum over queries are faster so.
-        self.dk, self.dv = (x.new_zeros(x.mT.shape).mT for x in (self.k, self.v))
+        self.dq, self.dk, self.dv, self.dalpha = (
+            torch.zeros_like(x) for x in (self.q, self.k, self.v, self.alpha)
+        )
         self.finite = _far_from_overflow(self.grad_out, self.v, self.call.reach)
 
     def run(self, left, needed):
@@ -886,10 +886,9 @@ class _Backward:
         dq = self.dq[heads].flatten(0, 1)
         dq.index_copy_(0, query, _gather(ds, ends, key, k).mul_(scale))
         ends, other, place = _by_key(ends, key, len(k))
-        dk = _gather(ds.index_select(0, place), ends, other, q)
-        dv = _gather(dropped.index_select(0, place), ends, other, grad_out)
-        self.dk[heads].add_(dk.view_as(self.dk[heads]), alpha=scale)
-        self.dv[heads].add_(dv.view_as(self.dv[heads]))
+        dk, dv = self.dk[heads].flatten(0, 1), self.dv[heads].flatten(0, 1)
+        dk.add_(_gather(ds.index_select(0, place), ends, other, q), alpha=scale)
+        dv.add_(_gather(dropped.index_select(0, place), ends, other, grad_out))
         if self.pulls:
             self._pull_terms(blocks, ds, kept)
 
