@@ -32,6 +32,7 @@ from eotcourse import (
 from eotcourse.engine import kernels
 from eotcourse.priors import Prior
 from conftest import ROOT
+from test_engine import errors
 from test_simplex import rand
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -91,17 +92,6 @@ def everything(backend, dtype, regularizer, sizes=(19, 37), shape=(1, 2), shared
     found = {"o": out, "zeta": aux.threshold}
     found.update({f"d{name}": g for name, g in zip(tensors, grads)})
     return {name: x.detach().double() for name, x in found.items()}
-
-
-def errors(found, wanted):
-    """Relative errors, in the norm, by name."""
-    assert found.keys() == wanted.keys()
-    for name, x in wanted.items():
-        assert torch.equal(x.isfinite(), found[name].isfinite()), name
-    return {
-        name: float((found[name] - x).nan_to_num(0).norm() / (1 + x.nan_to_num(0, 0, 0).norm()))
-        for name, x in wanted.items()
-    }
 
 
 def some(*shape):
