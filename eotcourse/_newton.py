@@ -102,16 +102,26 @@ def power(base, r):
 
 
 def newton_step(base, r, dim):
-    """Newton's step of kappa towards sum one, from base = (y - kappa)_+; no step is downward.
-
-    At the root rounding would make one, and give weight to entries that have none.
-    """
+    """Newton's step of kappa towards sum one, from base = (y - kappa)_+."""
     if isinstance(r, float) and r == 2 and dim == -1:  # one pass where the norm is a fast one
         norm = torch.linalg.vector_norm(base, dim=dim, keepdim=True)
-        return ((norm - 1) * norm / base.sum(dim, keepdim=True)).clamp_min_(0)
+        return (norm - 1) * norm / base.sum(dim, keepdim=True)
     upper, lower = power(base, r)
     mass = upper.sum(dim, keepdim=True)
-    return ((mass - mass ** (1 - 1 / r)) / lower.sum(dim, keepdim=True)).clamp_min_(0)
+    return (mass - mass ** (1 - 1 / r)) / lower.sum(dim, keepdim=True)
+
+
+def rise(base, kappa, r, dim, times=1):
+    """Some of Newton's steps from a lower bound: where they end, and the last of them.
+
+    `base` is (y - kappa)_+ and is kept so. No step is downward: at the root rounding would make
+    one, and give weight to entries that have none.
+    """
+    for _ in range(times):
+        step = newton_step(base, r, dim).clamp_min_(0)
+        base.sub_(step).clamp_min_(0)
+        kappa = kappa + step
+    return kappa, step
 
 
 def climb(base, kappa, alpha, dim=-1):
@@ -121,16 +131,17 @@ def climb(base, kappa, alpha, dim=-1):
     """
     r = 1 / (alpha - 1)
     eps = torch.finfo(base.dtype).eps
-    most = alpha.max() if isinstance(alpha, torch.Tensor) else alpha
-    # Where Newton's method doubles the digits with every step, the one after a small step is exact.
-    enough = 0.03 * math.sqrt(eps) if most <= 1.5 else 4 * eps
+    smooth = bool((alpha <= 1.5).all()) if isinstance(alpha, torch.Tensor) else alpha <= 1.5
+    last = 0
     for _ in range(_STEPS):
-        step = newton_step(base, r, dim)
-        base.sub_(step).clamp_min_(0)
-        moving = bool((step > -enough * kappa).any())
-        kappa = kappa + step
-        if not moving:
+        kappa, step = rise(base, kappa, r, dim)
+        if smooth:  # the error that is left: a square, times what this step and the last one tell
+            moving = step**3 > (-eps / 32) * kappa * last**2
+        else:
+            moving = step > -4 * eps * kappa
+        if not bool(moving.any()):
             break
+        last = step
     return kappa
 
 

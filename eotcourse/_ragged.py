@@ -177,7 +177,4 @@ def _bound(entries, top, alpha, tau):
     kappa = torch.full_like(top.mT, -1.0)
     y = ((entries - top) * ((alpha - 1) / tau)).mT.contiguous()
     base = y.add_(1).clamp_min_(0)
-    for _ in range(3):
-        step = _newton.newton_step(base, _columns(1 / (alpha - 1)), 0)
-        base, kappa = base.sub_(step).clamp_min_(0), kappa + step
-    return kappa.mT
+    return _newton.rise(base, kappa, _columns(1 / (alpha - 1)), 0, times=3)[0].mT

@@ -235,6 +235,34 @@ def test_blocks_keep_their_support_when_it_is_sparse(monkeypatch, size, kept):
     assert taken == {"kept": 5 * kept, "all": 12 * (not kept)}
 
 
+@pytest.mark.parametrize("alpha", [1.25, 1.5, 1.9, 2.0])
+@pytest.mark.parametrize("seen, unseen", [(0.0, 0.0), (0.3, 0.0), (0.0, 0.2), (-math.inf, 0.0)])
+def test_an_estimate_from_some_keys_may_be_wrong(monkeypatch, alpha, seen, unseen):
+    """Where rows have few zeros, Newton's method starts from what an eighth of the keys says."""
+    glance, taken = blockwise._glance, []
+
+    def watched(*arguments):
+        taken.append(found := glance(*arguments))
+        return found
+
+    monkeypatch.setattr(blockwise, "_glance", watched)
+    n = 1000
+    eighth = torch.arange(n) // 32 % 8 == 0
+    # Half the rows see those keys as they are; to the others they are as given.
+    shift = torch.where(eighth, seen, unseen).double() * (torch.arange(64) % 2)[:, None].double()
+    shift = shift.nan_to_num(0.0, neginf=-math.inf)
+    q, k, v = (rand(m, 8, seed=i, grad=True) for i, m in enumerate((64, n, n)))
+    results = []
+    for backend in ("dense", "blockwise"):
+        rule = Tsallis(alpha)
+        out = attention(0.01 * q, k, v, attn_mask=shift, regularizer=rule, backend=backend)
+        results.append((out, *torch.autograd.grad(out, (q, k, v), rand(64, 8, seed=3))))
+    assert taken and any(found is not None for found in taken)
+    if seen == -math.inf and alpha < 2:
+        assert any(bool((found.kappa == -1).any()) for found in taken if found is not None)
+    torch.testing.assert_close(*results, atol=1e-11, rtol=1e-11)
+
+
 def test_lists_are_short_whatever_the_scores(monkeypatch):
     """Few groups have weight, but all of their keys: what is kept must not grow with the row."""
     monkeypatch.setattr(blockwise, "_LONGEST", 24)

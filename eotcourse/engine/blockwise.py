@@ -359,7 +359,7 @@ class Scores:
         self._memory = q.new_empty(0)
 
     def blocks(self, orders):
-        """Lists of numbered blocks: those of neighbouring heads that have one order."""
+        """Order, whether crowded, numbered blocks: of neighbouring heads that have one order."""
         heads, q_len, k_len = *self.q.shape[:2], self.k.shape[1]
         row = max(1, k_len)
         windows = self.call.windows
@@ -380,7 +380,8 @@ class Scores:
             if start not in self.crowded:
                 several = len(parts) > len(group)
                 self.crowded[start] = several and self._crowded(orders[start], group)
-            yield orders[start], parts if self.crowded[start] else group
+            crowded = self.crowded[start]
+            yield orders[start], crowded, parts if crowded else group
 
     def _crowded(self, order, group):
         """Whether a few queries from the middle have many keys with weight."""
@@ -482,9 +483,36 @@ class Rows(NamedTuple):
         return (self.top + self.rest).squeeze(-1)
 
 
-def _solve(theta, alpha, screened):
-    """Weights of a block up to a factor per row, their sums, and `Rows`; overwrites `theta`."""
-    top = theta.amax(-1, keepdim=True) if screened is None else screened.top
+def _glance(memory, alpha):
+    """`_ragged.Screened` with an estimate of kappa, from an eighth of the keys, and no maxima.
+
+    None where these keys say that the support may be sparse, and where they don't say anything.
+    """
+    rows, width = memory.shape
+    if not _newton.NEAR <= alpha <= 2 or width < _ragged.SHORTEST:
+        return None
+    top = memory.amax(-1, keepdim=True)
+    least, most = (float(x) for x in top.aminmax())
+    if not -math.inf < least <= most < math.inf:
+        return None
+    a = alpha - 1
+    some = (memory.view(rows, -1, _ragged.MULTIPLE)[:, ::8] - top.unsqueeze(-1)).view(rows, -1)
+    # The sum over all keys is about so many times that over these: a factor inside the power.
+    factor = (width / some.shape[1]) ** a
+    base = some.mul_(a * factor).add_(1).clamp_min_(0)
+    kappa = _newton.rise(base, -1.0, 1 / a, -1, times=3)[0] / factor
+    if np.count_nonzero(base.numpy() > 0) < _DENSEST * base.numel():
+        return None
+    # NaN is of a row that none of these keys is in.
+    return _ragged.Screened(top, None, kappa.nan_to_num_(-1.0))
+
+
+def _solve(theta, alpha, start):
+    """Weights of a block up to a factor per row, their sums, and `Rows`; overwrites `theta`.
+
+    `start` is the rows' tops and a bound or an estimate of kappa, if there is one.
+    """
+    top = theta.amax(-1, keepdim=True) if start is None else start[0]
     empty = top == -math.inf
     top = torch.where(empty, 0.0, top)
     z = theta.sub_(top)
@@ -492,14 +520,17 @@ def _solve(theta, alpha, screened):
         p = z.exp_()
         mass = p.sum(-1, keepdim=True)
         rest = mass.log()
-    elif screened is None or alpha > 2:
+    elif start is None or alpha > 2:
         p, rest = _newton.solve(z, alpha)
         mass, rest = p.sum(-1, keepdim=True), rest.unsqueeze(-1)
     else:
         a = alpha - 1
-        bound = torch.where(empty, -1.0, screened.kappa)
-        base = torch.add(-bound, z, alpha=a, out=z).clamp_min_(0)
-        kappa = _newton.climb(base, bound, alpha)
+        # A step from anywhere ends below the root, of a convex function.
+        kappa = torch.where(empty, -1.0, start[1])
+        base = torch.add(-kappa, z, alpha=a).clamp_min_(0)
+        kappa = kappa + _newton.newton_step(base, 1 / a, -1)
+        base = torch.add(-kappa, z, alpha=a, out=z).clamp_min_(0)
+        kappa = _newton.climb(base, kappa, alpha)
         p, _ = _newton.power(base, 1 / a)
         if bool(empty.any()):  # where Newton's steps make NaN
             p.masked_fill_(empty, 0)
@@ -734,11 +765,13 @@ class Attend(torch.autograd.Function):
         def drop(p, number):
             return p * call.dropout.factor(p, number) if call.dropout.probability else p
 
-        for order, blocks in scores.blocks(orders):
+        for order, crowded, blocks in scores.blocks(orders):
             for number, block in blocks:
                 theta, memory = scores.form(block)
-                screened = _screen(memory, order)
-                found = screened and _keep(memory, order, screened, block, k.shape[1])
+                found, screened = None, _glance(memory, order) if crowded else None
+                if screened is None:
+                    screened = _screen(memory, order)
+                    found = screened and _keep(memory, order, screened, block, k.shape[1])
                 if found:
                     left[number], zeta_here = found
                     count, key, p = left[number]
@@ -746,7 +779,7 @@ class Attend(torch.autograd.Function):
                     put(block, _gather(drop(p, number), _ends(count), key, values), zeta_here)
                     continue
                 for number, part, place in block.parts(number, q.shape[1]):
-                    here = screened and _ragged.Screened(*(x[place] for x in screened))
+                    here = screened and (screened.top[place], screened.kappa[place])
                     p, mass, left[number] = _solve(theta[place], order, here)
                     p = drop(p, number).view(*part.shape())
                     out_here = torch.bmm(p, v[part.heads, part.keys]).flatten(0, 1).div_(mass)
@@ -817,7 +850,7 @@ class _Backward:
                 fused.backward(left, self.out, self.grad_out, gradients, self.pulls)
                 orders = []
         scores = Scores(self.q, self.k, self.call, self.crowded)
-        for order, blocks in scores.blocks(orders):
+        for order, _, blocks in scores.blocks(orders):
             sparse = []
             for number, block in blocks:
                 if self.out is None and isinstance(left[number], Kept):
