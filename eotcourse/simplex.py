@@ -327,18 +327,25 @@ def _row_sums(x):
     return x.sum(-1, keepdim=True)
 
 
-def centred(u, x, total=0.0, row_sums=_row_sums, out=None):
+def centred(u, x, total=0.0, row_sums=_row_sums):
     """u (x - m) and m, with m such that every row sums to `total`.
 
-    `row_sums` gives every entry the sum over its row, in a shape that broadcasts. `out`, which may
-    be `x`, is where the first result goes; without it the results can be differentiated.
+    `row_sums` gives every entry the sum over its row, in a shape that broadcasts.
 
     >>> centred(torch.tensor([1.0, 3.0]), torch.tensor([4.0, 0.0]))
     (tensor([ 3., -3.]), tensor([1.]))
     """
     mass = row_sums(u)
     mean = (row_sums(u * x) - total) / torch.where(mass == 0, 1.0, mass)
-    return torch.mul(u, torch.sub(x, mean, out=out), out=out), mean
+    return u * (x - mean), mean
+
+
+def centred_(x, u, total):
+    """The first result of `centred` in place of `x`, for rows: fewer passes, no derivatives."""
+    x.mul_(u)
+    mass = u.sum(-1, keepdim=True)
+    mean = (x.sum(-1, keepdim=True) - total) / torch.where(mass == 0, 1.0, mass)
+    return x.addcmul_(u, mean, value=-1)
 
 
 def anchored(u, x, total=0.0):

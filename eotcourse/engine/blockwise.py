@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from .. import _newton, _ragged
 from ..priors import ALiBi, Causal, LogPrior, Padding, Window, bias_of_rows, fitting
-from ..simplex import centred, dense_pullback, pullback
+from ..simplex import centred, centred_, dense_pullback, pullback
 
 _BLOCK = 1 << 22
 _PART = 1 << 19
@@ -881,7 +881,7 @@ class _Backward:
             head = torch.arange(heads.start, heads.stop).repeat_interleave(rows.stop - rows.start)
             grad_theta = self._pull_rows(p, order, g, grad_zeta, head)
         else:
-            grad_theta, _ = centred(u, g, grad_zeta.unsqueeze(-1), out=g)
+            grad_theta = centred_(g, u, grad_zeta.unsqueeze(-1))
         grad_theta = grad_theta.view(*block.shape())
         scale = self.call.scale
         self.dq[heads, rows] = torch.bmm(grad_theta, self.k[heads, keys]).mul_(scale)
