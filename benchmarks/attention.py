@@ -105,7 +105,6 @@ def times_fused(goal, n, goals, repeats, causal=False, forward_only=False):
 def sweep(repeats):
     """The largest ratio to the fused kernel over deviations of the scores."""
     worst = {}
-    repeats = min(repeats, 3)
     for deviation in DEVIATIONS:
         problem = Problem(2048, deviation)
         maps = {name_of(alpha): problem.both(tsallis(alpha)) for alpha in WORST}

@@ -132,13 +132,14 @@ def climb(base, kappa, alpha, dim=-1):
     r = 1 / (alpha - 1)
     eps = torch.finfo(base.dtype).eps
     smooth = bool((alpha <= 1.5).all()) if isinstance(alpha, torch.Tensor) else alpha <= 1.5
+    # Each step is the square of the last one, times a factor; where that is unknown, at most this.
+    enough = 0.03 * math.sqrt(eps) if smooth else 4 * eps
     last = 0
     for _ in range(_STEPS):
         kappa, step = rise(base, kappa, r, dim)
-        if smooth:  # the error that is left: a square, times what this step and the last one tell
-            moving = step**3 > (-eps / 32) * kappa * last**2
-        else:
-            moving = step > -4 * eps * kappa
+        moving = step > -enough * kappa
+        if smooth:  # this step and the last one tell the factor
+            moving &= step**3 > (-eps / 16) * kappa * last**2
         if not bool(moving.any()):
             break
         last = step
