@@ -400,7 +400,8 @@ class Scores:
             self._memory = self.q.new_empty(heads * rows * padded)
         memory = self._memory[: heads * rows * padded].view(heads, rows, padded)
         theta = memory[..., :width]
-        memory[..., width:] = -math.inf
+        if padded > width:
+            memory[..., width:] = -math.inf
         q = self.q[block.heads, block.rows] * self.call.scale
         k = self.k[block.heads, block.keys].mT
         if self._begin is None:
@@ -483,28 +484,30 @@ class Rows(NamedTuple):
         return (self.top + self.rest).squeeze(-1)
 
 
-def _glance(memory, alpha):
-    """`_ragged.Screened` with an estimate of kappa, from an eighth of the keys, and no maxima.
-
-    None where these keys say that the support may be sparse, and where they don't say anything.
-    """
-    rows, width = memory.shape
+def _level(p, zeta, alpha):
+    """The mean threshold of rows of scores, where a few of the rows say that zeros are few."""
+    rows, width = p.shape
     if not _newton.NEAR <= alpha <= 2 or width < _ragged.SHORTEST:
         return None
-    top = memory.amax(-1, keepdim=True)
+    some = p[:: max(1, rows // 16)].numpy()
+    if np.count_nonzero(some > 0) < _DENSEST * some.size:
+        return None
+    level = float(zeta.mean()) - 1 / (alpha - 1)
+    return level if math.isfinite(level) else None
+
+
+def _from_level(theta, level, alpha):
+    """Tops of rows, and an estimate of kappa: as if they had that threshold too.
+
+    None where a row holds NaN or +inf, or nothing but -inf.
+    """
+    top = theta.amax(-1, keepdim=True)
     least, most = (float(x) for x in top.aminmax())
     if not -math.inf < least <= most < math.inf:
         return None
     a = alpha - 1
-    some = (memory.view(rows, -1, _ragged.MULTIPLE)[:, ::8] - top.unsqueeze(-1)).view(rows, -1)
-    # The sum over all keys is about so many times that over these: a factor inside the power.
-    factor = (width / some.shape[1]) ** a
-    base = some.mul_(a * factor).add_(1).clamp_min_(0)
-    kappa = _newton.rise(base, -1.0, 1 / a, -1, times=3)[0] / factor
-    if np.count_nonzero(base.numpy() > 0) < _DENSEST * base.numel():
-        return None
-    # NaN is of a row that none of these keys is in.
-    return _ragged.Screened(top, None, kappa.nan_to_num_(-1.0))
+    # The largest weight is 1 / n at least and 1 at most.
+    return top, ((level - top) * a).clamp_(-1, -(theta.shape[1] ** -a))
 
 
 def _solve(theta, alpha, start):
@@ -514,7 +517,9 @@ def _solve(theta, alpha, start):
     """
     top = theta.amax(-1, keepdim=True) if start is None else start[0]
     empty = top == -math.inf
-    top = torch.where(empty, 0.0, top)
+    some = bool(empty.any())
+    if some:
+        top = torch.where(empty, 0.0, top)
     z = theta.sub_(top)
     if alpha == 1:
         p = z.exp_()
@@ -525,17 +530,22 @@ def _solve(theta, alpha, start):
         mass, rest = p.sum(-1, keepdim=True), rest.unsqueeze(-1)
     else:
         a = alpha - 1
-        # A step from anywhere ends below the root, of a convex function.
-        kappa = torch.where(empty, -1.0, start[1])
+        kappa = start[1]
+        if some:
+            kappa = torch.where(empty, -1.0, kappa)
+        # A step from anywhere ends below the root of a convex function; here never below -1.
         base = torch.add(-kappa, z, alpha=a).clamp_min_(0)
         kappa = kappa + _newton.newton_step(base, 1 / a, -1)
         base = torch.add(-kappa, z, alpha=a, out=z).clamp_min_(0)
         kappa = _newton.climb(base, kappa, alpha)
         p, _ = _newton.power(base, 1 / a)
-        if bool(empty.any()):  # where Newton's steps make NaN
+        if some:  # where Newton's steps make NaN
             p.masked_fill_(empty, 0)
         mass, rest = p.sum(-1, keepdim=True), (1 + kappa) / a
-    return p, mass.masked_fill_(empty, 1), Rows(top, rest.masked_fill_(empty, -math.inf))
+    if some:
+        mass.masked_fill_(empty, 1)
+        rest.masked_fill_(empty, -math.inf)
+    return p, mass, Rows(top, rest)
 
 
 def _weights_of(theta, rows, alpha):
@@ -547,7 +557,7 @@ def _weights_of(theta, rows, alpha):
     if alpha > 2:  # small weights need more digits than `Rows` has
         return _newton.solve(z, alpha)[0], None
     a = alpha - 1
-    rest = torch.where(rows.rest == -math.inf, 0.0, rows.rest)
+    rest = rows.rest.clamp_min(0)  # of a row without keys it is -inf
     if alpha == 1:
         p = z.sub_(rest).exp_()
         return p, p
@@ -766,12 +776,13 @@ class Attend(torch.autograd.Function):
             return p * call.dropout.factor(p, number) if call.dropout.probability else p
 
         for order, crowded, blocks in scores.blocks(orders):
+            level = None
             for number, block in blocks:
                 theta, memory = scores.form(block)
-                found, screened = None, _glance(memory, order) if crowded else None
-                if screened is None:
-                    screened = _screen(memory, order)
-                    found = screened and _keep(memory, order, screened, block, k.shape[1])
+                found, start = None, None if level is None else _from_level(theta, level, order)
+                if start is None and (screened := _screen(memory, order)):
+                    found = _keep(memory, order, screened, block, k.shape[1])
+                    start = screened.top, screened.kappa
                 if found:
                     left[number], zeta_here = found
                     count, key, p = left[number]
@@ -779,11 +790,13 @@ class Attend(torch.autograd.Function):
                     put(block, _gather(drop(p, number), _ends(count), key, values), zeta_here)
                     continue
                 for number, part, place in block.parts(number, q.shape[1]):
-                    here = screened and (screened.top[place], screened.kappa[place])
+                    here = start and tuple(x[place] for x in start)
                     p, mass, left[number] = _solve(theta[place], order, here)
+                    zeta_here = left[number].zeta()
+                    level = _level(p, zeta_here, order) if crowded else None
                     p = drop(p, number).view(*part.shape())
                     out_here = torch.bmm(p, v[part.heads, part.keys]).flatten(0, 1).div_(mass)
-                    put(part, out_here, left[number].zeta())
+                    put(part, out_here, zeta_here)
         ctx.call, ctx.left, ctx.crowded = call, left, scores.crowded
         ctx.set_materialize_grads(False)
         # What a row of softmax leaves behind needs its output too.
