@@ -535,9 +535,10 @@ def _solve(theta, alpha, start):
             kappa = torch.where(empty, -1.0, kappa)
         # A step from anywhere ends below the root of a convex function; here never below -1.
         base = torch.add(-kappa, z, alpha=a).clamp_min_(0)
-        kappa = kappa + _newton.newton_step(base, 1 / a, -1)
+        step = _newton.newton_step(base, 1 / a, -1)
+        kappa = kappa + step
         base = torch.add(-kappa, z, alpha=a, out=z).clamp_min_(0)
-        kappa = _newton.climb(base, kappa, alpha)
+        kappa = _newton.climb(base, kappa, alpha, last=step.clamp_min_(0))
         p, _ = _newton.power(base, 1 / a)
         if some:  # where Newton's steps make NaN
             p.masked_fill_(empty, 0)
