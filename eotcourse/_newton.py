@@ -124,24 +124,19 @@ def rise(base, kappa, r, dim, times=1):
     return kappa, step
 
 
-def climb(base, kappa, alpha, dim=-1, last=None):
+def climb(base, kappa, alpha, dim=-1):
     """Root kappa of sum (y - kappa)_+^r = 1 for alpha <= 2, from a lower bound; rows top at 0.
 
-    `base` is (y - kappa)_+ at the bound and becomes that of the root. `last` is the size of the
-    step upward that led to the bound, or 0 where none did: it may save the last step.
+    `base` is (y - kappa)_+ at the bound and becomes that of the root.
     """
     r = 1 / (alpha - 1)
     eps = torch.finfo(base.dtype).eps
-    smooth = bool((alpha <= 1.5).all()) if isinstance(alpha, torch.Tensor) else alpha <= 1.5
-    # Each step is the square of the one before, times a factor; where it is unknown, at most this.
-    enough = 0.03 * math.sqrt(eps) if smooth else 4 * eps
+    most = alpha.max() if isinstance(alpha, torch.Tensor) else alpha
+    # Where Newton's method doubles the digits with every step, the one after a small step is exact.
+    enough = 0.03 * math.sqrt(eps) if most <= 1.5 else 4 * eps
     for _ in range(_STEPS):
         kappa, step = rise(base, kappa, r, dim)
-        moving = step > -enough * kappa
-        if smooth and last is not None:  # two steps tell the factor
-            moving &= step**3 > (-eps / 16) * kappa * last**2
-            last = step
-        if not bool(moving.any()):
+        if not bool((step > -enough * kappa).any()):
             break
     return kappa
 

@@ -288,6 +288,20 @@ def test_lists_are_short_whatever_the_scores(monkeypatch):
         assert set(lengths) == {length}
 
 
+def test_every_head_can_go_both_ways(monkeypatch):
+    """Pieces of a crowded block belong to one head each, also those with few weights."""
+    taken = paths(monkeypatch)
+    steep = torch.where(torch.arange(64) < 40, 0.01, 20.0).double()[:, None]
+    q, k, v = (rand(3, n, 8, seed=i, grad=True) for i, n in enumerate((64, 512, 512)))
+    results = []
+    for backend in ("dense", "blockwise"):
+        out = attention(q * steep, k, v, regularizer=Tsallis(1.5), backend=backend)
+        grads = torch.autograd.grad(out, (q, k, v), rand(3, 64, 8, seed=3))
+        results.append((out, *grads))
+    assert taken["kept"] > 3 and taken["all"] > 3
+    torch.testing.assert_close(*results, atol=1e-11, rtol=1e-11)
+
+
 def test_one_head_can_go_both_ways(monkeypatch):
     """Peaked queries before flat ones: the backward pass puts the two together again."""
     taken = paths(monkeypatch)

@@ -535,10 +535,9 @@ def _solve(theta, alpha, start):
             kappa = torch.where(empty, -1.0, kappa)
         # A step from anywhere ends below the root of a convex function; here never below -1.
         base = torch.add(-kappa, z, alpha=a).clamp_min_(0)
-        step = _newton.newton_step(base, 1 / a, -1)
-        kappa = kappa + step
+        kappa = kappa + _newton.newton_step(base, 1 / a, -1)
         base = torch.add(-kappa, z, alpha=a, out=z).clamp_min_(0)
-        kappa = _newton.climb(base, kappa, alpha, last=step.clamp_min_(0))
+        kappa = _newton.climb(base, kappa, alpha)
         p, _ = _newton.power(base, 1 / a)
         if some:  # where Newton's steps make NaN
             p.masked_fill_(empty, 0)
@@ -865,17 +864,18 @@ class _Backward:
                 orders = []
         scores = Scores(self.q, self.k, self.call, self.crowded)
         for order, _, blocks in scores.blocks(orders):
-            sparse = []
+            sparse = {}  # by heads: pieces of crowded blocks may have some of these only
             for number, block in blocks:
                 if self.out is None and isinstance(left[number], Kept):
-                    sparse.append((number, block, left[number]))
+                    heads = block.heads.start, block.heads.stop
+                    sparse.setdefault(heads, []).append((number, block, left[number]))
                     continue
                 for number, part, _ in block.parts(number, self.q.shape[1]):
                     rows = Rows.of(self.zeta, part) if self.out is not None else left[number]
                     p, u = _weights_of(scores.form(part)[0], rows, order)
                     self._dense(p, u, order, number, part)
-            if sparse:
-                self._sparse(order, *zip(*sparse))
+            for found in sparse.values():
+                self._sparse(order, *zip(*found))
         grads = [g if g is None else g.to(x.dtype) for g, x in zip(grads, self.tensors)]
         return self.dq, self.dk, self.dv, self.dalpha if self.with_alpha else None, *grads
 
@@ -912,7 +912,7 @@ class _Backward:
         return torch.where(zeta == -math.inf, 0.0, grad_zeta)
 
     def _sparse(self, order, numbers, blocks, kept):
-        """The blocks of one group of heads whose weights were kept, all at once."""
+        """The blocks of the same heads whose weights were kept, all at once."""
         heads, scale = blocks[0].heads, self.call.scale
         tensors = self.q, self.k, self.v, self.grad_out
         q, k, v, grad_out = (x[heads].flatten(0, 1) for x in tensors)
