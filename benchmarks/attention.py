@@ -270,8 +270,9 @@ def against_flex(repeats):
     compiled = torch.compile(flex_attention, dynamic=False)
 
     def biased(score, batch, head, i, j):
-        # The formula of `alibi_slopes`: with a tensor of slopes the compiled kernel returns NaN.
-        return score - torch.exp2(-8 * (head + 1.0) / HEADS) * (i - j)
+        # The slopes of eight heads, 1/2, 1/4 and so on, in the way that is fastest there: with a
+        # tensor of slopes the compiled kernel returns NaN.
+        return score - (i - j) / (2.0 * (1 << head))
 
     def flex(q, k, v):
         return compiled(q, k, v, score_mod=biased, block_mask=later)
