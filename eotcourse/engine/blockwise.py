@@ -510,10 +510,10 @@ def _from_level(theta, level, alpha):
     return top, ((level - top) * a).clamp_(-1, -(theta.shape[1] ** -a))
 
 
-def _solve(theta, alpha, start):
+def _solve(theta, alpha, start, guessed):
     """Weights of a block up to a factor per row, their sums, and `Rows`; overwrites `theta`.
 
-    `start` is the rows' tops and a bound or an estimate of kappa, if there is one.
+    `start` is the rows' tops and a lower bound of kappa, if there is one, or a guess.
     """
     top = theta.amax(-1, keepdim=True) if start is None else start[0]
     empty = top == -math.inf
@@ -529,13 +529,12 @@ def _solve(theta, alpha, start):
         p, rest = _newton.solve(z, alpha)
         mass, rest = p.sum(-1, keepdim=True), rest.unsqueeze(-1)
     else:
-        a = alpha - 1
-        kappa = start[1]
+        a, kappa = alpha - 1, start[1]
         if some:
             kappa = torch.where(empty, -1.0, kappa)
-        # A step from anywhere ends below the root of a convex function; here never below -1.
-        base = torch.add(-kappa, z, alpha=a).clamp_min_(0)
-        kappa = kappa + _newton.newton_step(base, 1 / a, -1)
+        if guessed:  # a step from anywhere ends below the root of a convex function, here above -1
+            base = torch.add(-kappa, z, alpha=a).clamp_min_(0)
+            kappa = kappa + _newton.newton_step(base, 1 / a, -1)
         base = torch.add(-kappa, z, alpha=a, out=z).clamp_min_(0)
         kappa = _newton.climb(base, kappa, alpha)
         p, _ = _newton.power(base, 1 / a)
@@ -780,6 +779,7 @@ class Attend(torch.autograd.Function):
             for number, block in blocks:
                 theta, memory = scores.form(block)
                 found, start = None, None if level is None else _from_level(theta, level, order)
+                guessed = start is not None
                 if start is None and (screened := _screen(memory, order)):
                     found = _keep(memory, order, screened, block, k.shape[1])
                     start = screened.top, screened.kappa
@@ -791,7 +791,7 @@ class Attend(torch.autograd.Function):
                     continue
                 for number, part, place in block.parts(number, q.shape[1]):
                     here = start and tuple(x[place] for x in start)
-                    p, mass, left[number] = _solve(theta[place], order, here)
+                    p, mass, left[number] = _solve(theta[place], order, here, guessed)
                     zeta_here = left[number].zeta()
                     level = _level(p, zeta_here, order) if crowded else None
                     p = drop(p, number).view(*part.shape())
