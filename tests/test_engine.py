@@ -238,7 +238,7 @@ def test_blocks_keep_their_support_when_it_is_sparse(monkeypatch, size, kept):
 @pytest.mark.parametrize("alpha", [1.25, 1.5, 1.9, 2.0])
 @pytest.mark.parametrize("shift", [0.0, 0.1, 30.0, -30.0, -math.inf, math.nan])
 def test_rows_may_be_unlike_those_before(monkeypatch, alpha, shift):
-    """Where rows have few zeros, Newton's method starts from the threshold of the last block."""
+    """Where rows have few zeros, Newton's method starts from the mean cut of the last block."""
     estimate, starts = blockwise._from_level, []
 
     def watched(*arguments):

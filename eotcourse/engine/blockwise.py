@@ -485,7 +485,7 @@ class Rows(NamedTuple):
 
 
 def _level(p, zeta, alpha):
-    """The mean threshold of rows of scores, where a few of the rows say that zeros are few."""
+    """The mean cut of rows of scores, where a few of the rows say that zeros are few; or None."""
     rows, width = p.shape
     if not _newton.NEAR <= alpha <= 2 or width < _ragged.SHORTEST:
         return None
@@ -497,7 +497,7 @@ def _level(p, zeta, alpha):
 
 
 def _from_level(theta, level, alpha):
-    """Tops of rows, and an estimate of kappa: as if they had that threshold too.
+    """Tops of rows, and a guess of kappa: as if they had that cut too.
 
     None where a row holds NaN or +inf, or nothing but -inf.
     """
